@@ -1,0 +1,1 @@
+//! The roll-up of bindings into a placement's status. Pure.

@@ -1,0 +1,244 @@
+//! Condition types and reasons (API §4): enums, with one place that turns them into strings.
+
+/// Declares an enum of API strings.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $name { $($(#[$vmeta])* $variant,)* }
+        impl $name {
+            /// The string in the API.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+            /// Reads the string in the API; none for a word of another implementation.
+            #[must_use]
+            pub fn parse(text: &str) -> Option<Self> {
+                match text { $($text => Some(Self::$variant),)* _ => None }
+            }
+        }
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+/// Status of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Status {
+    /// It holds.
+    True,
+    /// It does not hold.
+    False,
+    /// Not known.
+    Unknown,
+}
+
+impl Status {
+    /// The string in the API.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+
+    /// Reads the string in the API; anything unexpected is Unknown.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "True" => Self::True,
+            "False" => Self::False,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+words! {
+    /// Condition types of a binding and of a cluster's entry, in the order in which they follow each other.
+    Stage {
+        /// The cluster was told of its snapshot.
+        RolloutStarted = "RolloutStarted",
+        /// Overrides were worked in.
+        Overridden = "Overridden",
+        /// The desired state is where the member, or its agent, gets it.
+        WorkSynchronized = "WorkSynchronized",
+        /// Every object was applied.
+        Applied = "Applied",
+        /// Every object is available.
+        Available = "Available",
+        /// Differences were reported (ReportDiff).
+        DiffReported = "DiffReported",
+    }
+}
+
+impl Stage {
+    /// The chain of a placement that applies.
+    pub const APPLY: [Self; 5] = [
+        Self::RolloutStarted,
+        Self::Overridden,
+        Self::WorkSynchronized,
+        Self::Applied,
+        Self::Available,
+    ];
+    /// The chain of a placement that only reports differences.
+    pub const REPORT_DIFF: [Self; 4] = [
+        Self::RolloutStarted,
+        Self::Overridden,
+        Self::WorkSynchronized,
+        Self::DiffReported,
+    ];
+
+    /// Condition type on a ClusterResourcePlacement.
+    #[must_use]
+    pub const fn placement_type(self) -> &'static str {
+        match self {
+            Self::RolloutStarted => "ClusterResourcePlacementRolloutStarted",
+            Self::Overridden => "ClusterResourcePlacementOverridden",
+            Self::WorkSynchronized => "ClusterResourcePlacementWorkSynchronized",
+            Self::Applied => "ClusterResourcePlacementApplied",
+            Self::Available => "ClusterResourcePlacementAvailable",
+            Self::DiffReported => "ClusterResourcePlacementDiffReported",
+        }
+    }
+}
+
+/// Condition type `Scheduled` of a cluster's entry and of a policy snapshot.
+pub const SCHEDULED: &str = "Scheduled";
+/// Condition type of a ClusterResourcePlacement.
+pub const PLACEMENT_SCHEDULED: &str = "ClusterResourcePlacementScheduled";
+/// Extension: what the deletion of a ClusterResourcePlacement waits for.
+pub const PLACEMENT_DELETING: &str = "ClusterResourcePlacementDeleting";
+
+words! {
+    /// Reasons on placements and on cluster entries (API §4.1, §4.2).
+    Reason {
+        /// Selectors can't be acted on.
+        InvalidResourceSelectors = "InvalidResourceSelectors",
+        /// Not scheduled for this generation yet.
+        SchedulePending = "SchedulePending",
+        /// Enough clusters.
+        SchedulingPolicyFulfilled = "SchedulingPolicyFulfilled",
+        /// Fewer clusters than asked for.
+        SchedulingPolicyUnfulfilled = "SchedulingPolicyUnfulfilled",
+        /// The cluster was selected.
+        Scheduled = "Scheduled",
+        /// A slot found no cluster.
+        ScheduleFailed = "ScheduleFailed",
+        /// Some cluster has not been decided on.
+        RolloutStartedUnknown = "RolloutStartedUnknown",
+        /// Somebody else rolls out.
+        RolloutControlledByExternalController = "RolloutControlledByExternalController",
+        /// Held back by the rollout's bounds.
+        RolloutNotStartedYet = "RolloutNotStartedYet",
+        /// Rolled out.
+        RolloutStarted = "RolloutStarted",
+        /// Pending.
+        OverriddenPending = "OverriddenPending",
+        /// An override failed.
+        OverriddenFailed = "OverriddenFailed",
+        /// Nothing to override.
+        NoOverrideSpecified = "NoOverrideSpecified",
+        /// Overridden.
+        OverriddenSucceeded = "OverriddenSucceeded",
+        /// Pending.
+        WorkSynchronizedUnknown = "WorkSynchronizedUnknown",
+        /// Failing.
+        WorkNotSynchronizedYet = "WorkNotSynchronizedYet",
+        /// Done.
+        WorkSynchronized = "WorkSynchronized",
+        /// Pending.
+        ApplyPending = "ApplyPending",
+        /// Some object failed.
+        ApplyFailed = "ApplyFailed",
+        /// Done.
+        ApplySucceeded = "ApplySucceeded",
+        /// Pending.
+        ResourceAvailableUnknown = "ResourceAvailableUnknown",
+        /// Some object is not ready.
+        ResourceNotAvailableYet = "ResourceNotAvailableYet",
+        /// Ready.
+        ResourceAvailable = "ResourceAvailable",
+        /// Pending.
+        DiffReportingPending = "DiffReportingPending",
+        /// Failed, or running.
+        DiffReportingIncompleteOrFailed = "DiffReportingIncompleteOrFailed",
+        /// Done.
+        DiffReportingCompleted = "DiffReportingCompleted",
+    }
+}
+
+words! {
+    /// Reasons on bindings (API §4.3).
+    BindingReason {
+        /// Rolled out.
+        RolloutStarted = "RolloutStarted",
+        /// Held back.
+        RolloutNotStartedYet = "RolloutNotStartedYet",
+        /// Overrides worked in.
+        OverriddenSucceeded = "OverriddenSucceeded",
+        /// No overrides.
+        NoOverrideSpecified = "NoOverrideSpecified",
+        /// An override failed.
+        OverriddenFailed = "OverriddenFailed",
+        /// The desired state is in place.
+        AllWorkSynced = "AllWorkSynced",
+        /// The desired state could not be put in place.
+        SyncWorkFailed = "SyncWorkFailed",
+        /// Just begun.
+        ApplyInProgress = "ApplyInProgress",
+        /// Some object failed.
+        NotAllWorkHaveBeenApplied = "NotAllWorkHaveBeenApplied",
+        /// All applied.
+        AllWorkHaveBeenApplied = "AllWorkHaveBeenApplied",
+        /// Some object is not ready.
+        NotAllWorkAreAvailable = "NotAllWorkAreAvailable",
+        /// All ready.
+        AllWorkAreAvailable = "AllWorkAreAvailable",
+        /// All ready, as far as can be told.
+        NotAllWorkAreAvailabilityTrackable = "NotAllWorkAreAvailabilityTrackable",
+        /// Just begun.
+        DiffReportInProgress = "DiffReportInProgress",
+        /// Some differences are not reported.
+        NotAllWorkHaveDiffReported = "NotAllWorkHaveDiffReported",
+        /// All reported.
+        AllWorkHaveDiffReported = "AllWorkHaveDiffReported",
+    }
+}
+
+words! {
+    /// Reasons on one object on a member (API §4.6).
+    ManifestReason {
+        /// Applied.
+        Applied = "Applied",
+        /// Recorded, not applied yet.
+        PreparingToProcess = "PreparingToProcess",
+        /// The manifest can't be read, or its kind is not known on the cluster.
+        DecodingErred = "DecodingErred",
+        /// generateName without a name.
+        FoundGenerateName = "FoundGenerateName",
+        /// The same object twice.
+        Duplicated = "Duplicated",
+        /// The look-up failed.
+        FailedToFindObjInMemberCluster = "FailedToFindObjInMemberCluster",
+        /// The takeover failed or was refused.
+        FailedToTakeOver = "FailedToTakeOver",
+        /// It exists and may not be taken over.
+        NotTakenOver = "NotTakenOver",
+        /// The apply failed.
+        ManifestApplyFailed = "ManifestApplyFailed",
+        /// Ready.
+        Available = "Available",
+        /// Can't be tracked; taken for ready.
+        NotTrackable = "NotTrackable",
+        /// Not ready.
+        ManifestNotAvailableYet = "ManifestNotAvailableYet",
+        /// The check failed, or the object says that it failed.
+        Failed = "Failed",
+    }
+}

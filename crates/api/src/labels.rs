@@ -1,0 +1,58 @@
+//! Labels, annotations and finalizers (API §5).
+
+/// Name of the placement that an object belongs to.
+pub const PARENT_PLACEMENT: &str = "kubernetes-fleet.io/parent-CRP";
+/// `true` on the latest snapshot of a placement.
+pub const IS_LATEST_SNAPSHOT: &str = "kubernetes-fleet.io/is-latest-snapshot";
+/// Index of a policy snapshot.
+pub const POLICY_INDEX: &str = "kubernetes-fleet.io/policy-index";
+/// Index of a resource snapshot.
+pub const RESOURCE_INDEX: &str = "kubernetes-fleet.io/resource-index";
+/// A MemberCluster's own name.
+pub const MEMBER_NAME: &str = "kubernetes-fleet.io/member-name";
+/// Marks objects that the hub made for itself.
+pub const IS_FLEET_RESOURCE: &str = "kubernetes-fleet.io/is-fleet-resource";
+/// On a credentials Secret: the cluster that it opens.
+pub const CREDENTIALS_CLUSTER: &str = "windlass.dev/cluster";
+/// On every object that we apply to a member; watches on members are scoped to it.
+pub const PLACED: &str = "windlass.dev/placed";
+/// Value of [`PLACED`].
+pub const PLACED_VALUE: &str = "true";
+
+/// Placement generation that a policy snapshot is valid for.
+pub const PLACEMENT_GENERATION: &str = "kubernetes-fleet.io/CRP-generation";
+/// PickN's number, on the policy snapshot.
+pub const NUMBER_OF_CLUSTERS: &str = "kubernetes-fleet.io/number-of-clusters";
+/// Hash of all selected resources, on the master resource snapshot.
+pub const RESOURCE_HASH: &str = "kubernetes-fleet.io/resource-hash";
+/// How many snapshots make the group, on the master.
+pub const NUMBER_OF_RESOURCE_SNAPSHOTS: &str = "kubernetes-fleet.io/number-of-resource-snapshots";
+/// How many envelopes were selected, on the master.
+pub const NUMBER_OF_ENVELOPED_OBJECT: &str = "kubernetes-fleet.io/number-of-enveloped-object";
+/// Position of a part, on snapshots that are not the master.
+pub const SUBINDEX: &str = "kubernetes-fleet.io/subindex-of-resource-snapshot";
+/// State of a binding before it became Unscheduled.
+pub const PREVIOUS_BINDING_STATE: &str = "kubernetes-fleet.io/previous-binding-state";
+/// Hash of the manifest, on objects on the member.
+pub const SPEC_HASH: &str = "kubernetes-fleet.io/spec-hash";
+/// What was applied last, where a three-way merge was needed.
+pub const LAST_APPLIED: &str = "kubernetes-fleet.io/last-applied-configuration";
+/// How manifests reach a member: `push`; absent means pull (design §5.17).
+pub const DELIVERY: &str = "windlass.dev/delivery";
+/// Value of [`DELIVERY`] for push.
+pub const DELIVERY_PUSH: &str = "push";
+/// On a Namespace or CRD: it may be removed with what it holds (design §5.19).
+pub const ALLOW_CASCADE: &str = "windlass.dev/allow-cascade";
+/// On a MemberCluster that is being deleted: placed objects are removed too.
+pub const PURGE: &str = "windlass.dev/purge";
+
+/// On a placement: its snapshots and bindings are cleaned up first.
+pub const PLACEMENT_FINALIZER: &str = "kubernetes-fleet.io/crp-cleanup";
+/// On a placement, written by other implementations: its bindings are cleaned up first.
+pub const SCHEDULER_FINALIZER: &str = "kubernetes-fleet.io/scheduler-cleanup";
+/// On a binding, written by other implementations.
+pub const SCHEDULER_BINDING_FINALIZER: &str = "kubernetes-fleet.io/scheduler-crb-cleanup";
+/// On a binding: its objects on the member are removed first.
+pub const WORK_FINALIZER: &str = "kubernetes-fleet.io/work-cleanup";
+/// On a MemberCluster: it leaves in order.
+pub const MEMBER_FINALIZER: &str = "kubernetes-fleet.io/membercluster-finalizer";

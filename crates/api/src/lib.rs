@@ -1,0 +1,34 @@
+//! The placement API: kinds, conditions, reasons, names and labels.
+//!
+//! Every other crate speaks in these types. They mirror the API groups `placement.kubernetes-fleet.io`
+//! and `cluster.kubernetes-fleet.io`, field by field (`docs/extensions.md` lists what we add), and
+//! [`crd`] turns them into the CustomResourceDefinitions that `windlass crds` prints.
+//!
+//! Both served versions, `v1` and `v1beta1` (storage), share one schema: a field that upstream has in
+//! only one of them exists in both here, so that a write through either never drops one. That is why
+//! there is one Rust type per kind and no conversion.
+//!
+//! Nothing here talks to a server, reads a clock or decides anything.
+
+pub mod binding;
+pub mod conditions;
+pub mod crd;
+pub mod labels;
+pub mod member;
+pub mod names;
+pub mod placement;
+pub mod raw;
+pub mod snapshot;
+pub mod work;
+
+pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
+pub use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+/// API group of placements, snapshots, bindings and works.
+pub const PLACEMENT_GROUP: &str = "placement.kubernetes-fleet.io";
+/// API group of member clusters.
+pub const CLUSTER_GROUP: &str = "cluster.kubernetes-fleet.io";
+/// The version objects are stored and written in.
+pub const STORAGE_VERSION: &str = "v1beta1";
+/// Every served version; the first is the one that discovery prefers.
+pub const SERVED_VERSIONS: [&str; 2] = ["v1", "v1beta1"];

@@ -1,0 +1,99 @@
+//! Names of derived objects (API §5.4).
+
+/// Where the hub keeps its credentials and lease.
+pub const HUB_NAMESPACE: &str = "fleet-system";
+
+/// Longest name that fits a DNS label and a label value.
+const LABEL_LIMIT: usize = 63;
+
+/// Name of a policy snapshot.
+#[must_use]
+pub fn policy_snapshot(placement: &str, index: u64) -> String {
+    format!("{placement}-{index}")
+}
+
+/// Name of the master resource snapshot of a group.
+#[must_use]
+pub fn master_snapshot(placement: &str, index: u64) -> String {
+    format!("{placement}-{index}-snapshot")
+}
+
+/// Name of a further part of a resource snapshot group; `sub` starts at 0.
+#[must_use]
+pub fn sub_snapshot(placement: &str, index: u64, sub: u64) -> String {
+    format!("{placement}-{index}-{sub}")
+}
+
+/// Name of a binding: placement cut to 26, cluster to 27 characters, and `suffix`, 8 characters that
+/// make it unique. The suffix is derived from the full names, so that a second create of the same
+/// binding meets the first.
+#[must_use]
+pub fn binding(placement: &str, cluster: &str, suffix: &str) -> String {
+    let name = format!("{}-{}-{suffix}", cut(placement, 26), cut(cluster, 27));
+    debug_assert!(name.len() <= LABEL_LIMIT);
+    name
+}
+
+/// Namespace on the hub that belongs to a member cluster.
+#[must_use]
+pub fn member_namespace(cluster: &str) -> String {
+    format!("fleet-member-{cluster}")
+}
+
+/// Name of the Work, and of the AppliedWork on the member, of a cluster-scoped placement.
+#[must_use]
+pub fn work(placement: &str) -> String {
+    format!("{placement}-work")
+}
+
+/// Name of the Secret that holds the credentials of a member cluster.
+#[must_use]
+pub fn credentials_secret(cluster: &str) -> String {
+    format!("windlass-cluster-{cluster}")
+}
+
+/// Whether a namespace is reserved: never selected, never a placement's (API §7.2, design §5.18).
+#[must_use]
+pub fn is_reserved_namespace(name: &str) -> bool {
+    name == "default"
+        || ["kube-", "fleet-", "windlass-"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+}
+
+fn cut(text: &str, length: usize) -> &str {
+    // Object names are ASCII; a character boundary is looked for all the same.
+    let mut end = length.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].trim_end_matches(['-', '.'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_are_cut_to_a_label() {
+        let name = binding(&"p".repeat(63), &"c".repeat(63), "12345678");
+        assert_eq!(name.len(), 26 + 1 + 27 + 1 + 8);
+        assert_eq!(binding("web", "east", "12345678"), "web-east-12345678");
+    }
+
+    #[test]
+    fn reserved_namespaces() {
+        for name in [
+            "default",
+            "kube-system",
+            "fleet-system",
+            "fleet-member-a",
+            "windlass-x",
+        ] {
+            assert!(is_reserved_namespace(name), "{name}");
+        }
+        for name in ["web", "defaults", "kubernetes", "fleets"] {
+            assert!(!is_reserved_namespace(name), "{name}");
+        }
+    }
+}

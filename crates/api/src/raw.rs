@@ -1,0 +1,29 @@
+//! A whole Kubernetes object of any kind, carried as it is.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// An embedded object of any kind: kept byte for byte as JSON, never interpreted by the schema.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Default)]
+#[serde(transparent)]
+pub struct RawObject(pub serde_json::Value);
+
+impl JsonSchema for RawObject {
+    fn schema_name() -> Cow<'static, str> {
+        "RawObject".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": true,
+            "x-kubernetes-embedded-resource": true,
+        })
+    }
+}

@@ -1,0 +1,1 @@
+//! Access to one API server: cache, queue, writer, clock.

@@ -1,0 +1,1 @@
+//! World, actors and planners wired together: the hub.

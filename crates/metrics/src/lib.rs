@@ -1,0 +1,1 @@
+//! The axum server for /metrics, /healthz and /readyz.

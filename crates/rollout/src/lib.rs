@@ -1,0 +1,1 @@
+//! Rolling planner. Pure.

@@ -1,0 +1,1 @@
+//! Condition arithmetic, digests and freshness: the vocabulary that every kind shares. Pure.
