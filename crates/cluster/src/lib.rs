@@ -1,1 +1,25 @@
-//! Access to one API server: cache, queue, writer, clock.
+//! Access to one API server, hub's or member's: the only crate that writes, reads the clock or spawns.
+//!
+//! Data flows one way. A [`cache::Cache`] keeps what a watch delivers and tells its owner of every change;
+//! the owner puts a key into a [`queue::Queue`]; whoever takes the key reads the caches, decides, and
+//! sends writes through the one [`writer::Writer`], whose answers go back into the cache at once, so that
+//! the next look sees them.
+
+pub mod cache;
+pub mod client;
+pub mod clock;
+pub mod discovery;
+pub mod error;
+pub mod kubeconfig;
+pub mod queue;
+pub mod requests;
+pub mod writer;
+
+pub use cache::{Cache, CacheOptions, Change, Index, ObjectKey};
+pub use client::{ConnectError, ConnectOptions, connect};
+pub use discovery::Discovery;
+pub use error::ApiError;
+pub use kubeconfig::parse_stored_kubeconfig;
+pub use queue::Queue;
+pub use requests::RequestCounter;
+pub use writer::{Propagation, Writer};

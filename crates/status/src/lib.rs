@@ -1,1 +1,12 @@
-//! Condition arithmetic, digests and freshness: the vocabulary that every kind shares. Pure.
+//! The vocabulary that every kind shares: conditions, digests, freshness, defaults, readiness.
+//!
+//! Pure: no client, no clock, no randomness. Time comes in as a parameter, and nothing here can fail.
+
+pub mod conditions;
+pub mod defaults;
+pub mod digest;
+pub mod freshness;
+pub mod ready;
+
+pub use conditions::NewCondition;
+pub use digest::Digest;

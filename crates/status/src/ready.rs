@@ -1,0 +1,264 @@
+//! How a binding counts for rollout, eviction and runs: the three classes that are never mixed
+//! (design §5.8), and ready.
+
+use jiff::{SignedDuration, Timestamp};
+use windlass_api::Condition;
+use windlass_api::binding::ClusterResourceBinding;
+use windlass_api::conditions::{BindingReason, Stage, Status};
+
+use crate::conditions;
+use crate::digest::Digest;
+use crate::freshness::{self, Freshness};
+
+/// Reason that members give for a Work whose availability can't be tracked.
+const WORK_NOT_TRACKABLE: &str = "WorkNotTrackable";
+
+/// How a binding counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// The desired state runs, or its differences are reported.
+    Ready,
+    /// The desired state is there but can't be tracked; it counts as ready from then on.
+    ReadyAt(Timestamp),
+    /// A reachable member reported a true failure for the desired state, at this stage.
+    Failed(Stage),
+    /// The member does not report: unavailable, whatever its last report says.
+    Unreachable,
+    /// Everything else.
+    InProgress,
+}
+
+/// What [`classify`] looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The binding.
+    pub binding: &'a ClusterResourceBinding,
+    /// Digest of what its spec asks for; none if that can't be told.
+    pub desired_digest: Option<Digest>,
+    /// Whether its cluster has stopped reporting.
+    pub unreachable: bool,
+    /// How long untrackable resources are waited for.
+    pub unavailable_period: SignedDuration,
+}
+
+/// Classifies a binding, first row that holds:
+///
+/// | what holds, of fresh conditions | class |
+/// |---|---|
+/// | the cluster does not report | Unreachable |
+/// | Overridden False | Failed |
+/// | WorkSynchronized False, reason SyncWorkFailed | Failed |
+/// | Applied False, reason NotAllWorkHaveBeenApplied | Failed |
+/// | DiffReported True | Ready |
+/// | Available True, trackable | Ready |
+/// | Available True, untrackable since unavailablePeriodSeconds | Ready |
+/// | Available True, untrackable for less long | ReadyAt |
+/// | otherwise (Applied False ApplyInProgress and Available False NotAllWorkAreAvailable among them) | InProgress |
+#[must_use]
+pub fn classify(facts: &Facts<'_>, now: Timestamp) -> Readiness {
+    if facts.unreachable {
+        return Readiness::Unreachable;
+    }
+    let fresh = Freshness::of(facts.binding, facts.desired_digest);
+    let get = |stage| freshness::condition(facts.binding, fresh, stage);
+    let failed = [Stage::Overridden, Stage::WorkSynchronized, Stage::Applied]
+        .into_iter()
+        .find(|stage| get(*stage).is_some_and(|condition| is_failure(*stage, condition)));
+    if let Some(stage) = failed {
+        return Readiness::Failed(stage);
+    }
+    if get(Stage::DiffReported).is_some_and(is_true) {
+        return Readiness::Ready;
+    }
+    match get(Stage::Available).filter(|condition| is_true(condition)) {
+        Some(available) if is_untrackable(available) => {
+            let since = available.last_transition_time.0;
+            // A period beyond the end of time never ends.
+            let until = since
+                .checked_add(facts.unavailable_period)
+                .unwrap_or(Timestamp::MAX);
+            if until <= now {
+                Readiness::Ready
+            } else {
+                Readiness::ReadyAt(until)
+            }
+        }
+        Some(_) => Readiness::Ready,
+        None => Readiness::InProgress,
+    }
+}
+
+fn is_true(condition: &Condition) -> bool {
+    conditions::status(condition) == Status::True
+}
+
+fn is_untrackable(available: &Condition) -> bool {
+    available.reason == WORK_NOT_TRACKABLE
+        || BindingReason::parse(&available.reason)
+            == Some(BindingReason::NotAllWorkAreAvailabilityTrackable)
+}
+
+/// Only reasons that say "failed" count; False alone also stands for "not yet".
+fn is_failure(stage: Stage, condition: &Condition) -> bool {
+    if conditions::status(condition) != Status::False {
+        return false;
+    }
+    let reason = BindingReason::parse(&condition.reason);
+    match stage {
+        Stage::Overridden => true,
+        Stage::WorkSynchronized => reason == Some(BindingReason::SyncWorkFailed),
+        Stage::Applied => reason == Some(BindingReason::NotAllWorkHaveBeenApplied),
+        Stage::RolloutStarted | Stage::Available | Stage::DiffReported => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_api::Time;
+    use windlass_api::binding::BindingStatus;
+
+    use super::*;
+
+    const SINCE: i64 = 100;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// `conditions`: type, status, reason, all of generation 1, as is the binding.
+    fn binding(list: &[(Stage, &str, &str)], generation: i64) -> ClusterResourceBinding {
+        let mut binding = ClusterResourceBinding::default();
+        binding.metadata.generation = Some(1);
+        let conditions = list.iter().map(|(stage, status, reason)| Condition {
+            type_: stage.to_string(),
+            status: (*status).to_owned(),
+            reason: (*reason).to_owned(),
+            message: String::new(),
+            observed_generation: Some(generation),
+            last_transition_time: Time(at(SINCE)),
+        });
+        binding.status = Some(BindingStatus {
+            conditions: Some(conditions.collect()),
+            ..BindingStatus::default()
+        });
+        binding
+    }
+
+    fn class(binding: &ClusterResourceBinding, unreachable: bool, now: i64) -> Readiness {
+        let facts = Facts {
+            binding,
+            desired_digest: None,
+            unreachable,
+            unavailable_period: SignedDuration::from_secs(60),
+        };
+        classify(&facts, at(now))
+    }
+
+    #[test]
+    fn one_condition() {
+        use Readiness::{Failed, InProgress, Ready, ReadyAt};
+        use Stage::{
+            Applied, Available, DiffReported, Overridden, RolloutStarted, WorkSynchronized,
+        };
+        let untrackable = "NotAllWorkAreAvailabilityTrackable";
+        let rows = [
+            (Available, "True", "AllWorkAreAvailable", 100, Ready),
+            (Available, "True", untrackable, 100, ReadyAt(at(160))),
+            (Available, "True", untrackable, 159, ReadyAt(at(160))),
+            (Available, "True", untrackable, 160, Ready),
+            (Available, "True", "WorkNotTrackable", 159, ReadyAt(at(160))),
+            (
+                Available,
+                "False",
+                "NotAllWorkAreAvailable",
+                999,
+                InProgress,
+            ),
+            (Available, "Unknown", "AllWorkAreAvailable", 999, InProgress),
+            (DiffReported, "True", "AllWorkHaveDiffReported", 100, Ready),
+            (
+                DiffReported,
+                "False",
+                "NotAllWorkHaveDiffReported",
+                100,
+                InProgress,
+            ),
+            (Applied, "True", "AllWorkHaveBeenApplied", 100, InProgress),
+            (Applied, "False", "ApplyInProgress", 100, InProgress),
+            (
+                Applied,
+                "False",
+                "NotAllWorkHaveBeenApplied",
+                100,
+                Failed(Applied),
+            ),
+            (
+                WorkSynchronized,
+                "False",
+                "SyncWorkFailed",
+                100,
+                Failed(WorkSynchronized),
+            ),
+            (
+                WorkSynchronized,
+                "False",
+                "WorkNotSynchronizedYet",
+                100,
+                InProgress,
+            ),
+            (
+                Overridden,
+                "False",
+                "OverriddenFailed",
+                100,
+                Failed(Overridden),
+            ),
+            (
+                RolloutStarted,
+                "False",
+                "RolloutNotStartedYet",
+                100,
+                InProgress,
+            ),
+            (RolloutStarted, "True", "RolloutStarted", 100, InProgress),
+        ];
+        for (row, (stage, status, reason, now, expected)) in rows.into_iter().enumerate() {
+            let fresh = binding(&[(stage, status, reason)], 1);
+            assert_eq!(class(&fresh, false, now), expected, "row {row}");
+            assert_eq!(
+                class(&fresh, true, now),
+                Readiness::Unreachable,
+                "row {row}"
+            );
+            let stale = binding(&[(stage, status, reason)], 0);
+            assert_eq!(class(&stale, false, now), InProgress, "stale row {row}");
+        }
+    }
+
+    #[test]
+    fn a_failure_outweighs_a_later_success() {
+        let both = binding(
+            &[
+                (Stage::Available, "True", "AllWorkAreAvailable"),
+                (Stage::Applied, "False", "NotAllWorkHaveBeenApplied"),
+            ],
+            1,
+        );
+        assert_eq!(class(&both, false, 200), Readiness::Failed(Stage::Applied));
+    }
+
+    #[test]
+    fn nothing_reported_is_in_progress_and_time_does_not_overflow() {
+        let mut none = binding(&[], 1);
+        none.status = None;
+        assert_eq!(class(&none, false, 200), Readiness::InProgress);
+        let untrackable = binding(&[(Stage::Available, "True", "WorkNotTrackable")], 1);
+        let facts = Facts {
+            binding: &untrackable,
+            desired_digest: None,
+            unreachable: false,
+            unavailable_period: SignedDuration::MAX,
+        };
+        assert_eq!(classify(&facts, at(1)), Readiness::ReadyAt(Timestamp::MAX));
+    }
+}

@@ -1,0 +1,3 @@
+module windlass.dev/fleetctl
+
+go 1.24
