@@ -1,11 +1,15 @@
 package main
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"syscall"
 	"testing"
+	"time"
 )
 
 func TestUnversionedNamesOnlyStagingModules(t *testing.T) {
@@ -22,12 +26,12 @@ func TestAnotherProcessWithTheSamePidIsNeverTouched(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
-	startTime, err := processStartTime(child.Process.Pid)
+	identity, err := processIdentity(child.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours := &process{Pid: child.Process.Pid, StartTime: startTime}
-	other := &process{Pid: child.Process.Pid, StartTime: startTime + "0"}
+	ours := &process{Pid: child.Process.Pid, Identity: identity}
+	other := &process{Pid: child.Process.Pid, Identity: identity + "0"}
 	if !ours.alive() || other.alive() {
 		t.Fatalf("ours alive %v, other alive %v", ours.alive(), other.alive())
 	}
@@ -37,18 +41,100 @@ func TestAnotherProcessWithTheSamePidIsNeverTouched(t *testing.T) {
 	}
 }
 
-func TestDownOnAnEmptyDirectoryKeepsForeignFiles(t *testing.T) {
-	dir := t.TempDir()
-	foreign := filepath.Join(dir, "notes.txt")
-	if err := os.WriteFile(foreign, nil, 0o600); err != nil {
+func TestAPausedProcessIsEndedToo(t *testing.T) {
+	dir := newFleetDirectory(t)
+	p, err := startProcess(dir, "sleeper", []string{"sleep", "60"})
+	if err != nil {
 		t.Fatal(err)
+	}
+	if err := p.signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for p.condition() != "paused" {
+		time.Sleep(time.Millisecond)
+	}
+	loaded, err := loadProcess(dir, "sleeper")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopAll([]*process{loaded})
+	if loaded.condition() != "gone" {
+		t.Fatalf("the process is %s", loaded.condition())
+	}
+}
+
+func TestDownTakesOnlyWhatUpMade(t *testing.T) {
+	dir := newFleetDirectory(t)
+	kept := []string{filepath.Join(dir, "notes.txt"), kubeconfigFile(dir, "production")}
+	made := []string{kubeconfigFile(dir, "hub"), kubeconfigFile(dir, "member-2"), filepath.Join(dir, "data", "x")}
+	for _, file := range append(kept, made...) {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The second call finds nothing to do.
+	for range 2 {
+		if err := down(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range kept {
+		if !exists(file) {
+			t.Errorf("%s is gone", file)
+		}
+	}
+	for _, file := range append(made, stateFile(dir)) {
+		if exists(file) {
+			t.Errorf("%s is still there", file)
+		}
+	}
+}
+
+func TestFoldersOfOthersAreNeitherTakenNorRemoved(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "data"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := (state{}).claim(dir); err == nil {
+		t.Error("a folder that was there was taken over")
 	}
 	if err := down(dir); err != nil {
 		t.Fatal(err)
 	}
-	if !exists(foreign) {
-		t.Fatal("a file that up did not make was removed")
+	if !exists(filepath.Join(dir, "data")) {
+		t.Error("a folder that was there was removed")
 	}
+}
+
+func TestServingCertificateIsTrustedForLoopback(t *testing.T) {
+	authority, err := newAuthority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := authority.writeServing(dir); err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "serving.crt"), filepath.Join(dir, "serving.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority.pem)
+	for _, name := range []string{"127.0.0.1", "localhost", "kubernetes.default.svc"} {
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func newFleetDirectory(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := (state{Members: 2}).claim(dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 func TestFreePortsDiffer(t *testing.T) {
@@ -62,5 +148,13 @@ func TestFreePortsDiffer(t *testing.T) {
 	}
 	if len(seen) != 5 {
 		t.Fatalf("ports repeat: %v", ports)
+	}
+}
+
+func TestStagingModulesHaveTheMatchingVersion(t *testing.T) {
+	for _, m := range modules("v1.34.4") {
+		if m.name == "k8s.io/kubernetes" && m.staging != "v0.34.4" {
+			t.Fatalf("staging modules at %s", m.staging)
+		}
 	}
 }

@@ -1,3 +1,3 @@
 module windlass.dev/fleetctl
 
-go 1.24
+go 1.26

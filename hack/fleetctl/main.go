@@ -15,16 +15,18 @@ import (
 
 const usage = `fleet: real control planes on 127.0.0.1, for tests and for the demo
 
-  fleet up DIR [--members N]   start a hub and N members (default 3); writes DIR/*.kubeconfig
-  fleet down DIR               stop them, and only them; remove their data
-  fleet status DIR             what runs
-  fleet stop|start DIR NAME    stop or start one API server (hub, member-1, ...); its data stays
-  fleet pause|resume DIR NAME  freeze or thaw one API server
-  fleet build                  build the programs, once; they are cached by version
-  fleet bin                    print where the programs are, building them if needed
+  hack/fleet up DIR [--members N]   start a hub and N members (default 3); writes DIR/hub.kubeconfig,
+                                    DIR/member-1.kubeconfig, ...; logs are in DIR/logs
+  hack/fleet down DIR               stop them, and only them; remove their data
+  hack/fleet status DIR             what runs; fails unless everything does
+  hack/fleet stop|start DIR NAME    kill or start one API server (hub, member-1, ...); its data stay
+  hack/fleet pause|resume DIR NAME  freeze or thaw one API server
+  hack/fleet build                  build the programs, once; they are cached by version
+  hack/fleet bin                    print where the programs are (kubectl too), building them if needed
 
 WINDLASS_KUBERNETES_VERSION chooses the version (default ` + defaultKubernetes + `).
-WINDLASS_CACHE is where programs are cached (default: the user's cache directory).
+WINDLASS_CACHE is where programs are cached (default: windlass in the user's cache directory).
+WINDLASS_FLAGS_KUBE_APISERVER (and so on: the program's name) adds flags to a program.
 `
 
 func main() {

@@ -108,14 +108,14 @@ func randomToken() (string, error) {
 }
 
 // kubeconfig is what people and tests connect with: an administrator of one control plane.
-func kubeconfig(name string, port int, ca []byte, token string) string {
+func kubeconfig(name, url string, ca []byte, token string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Config
 current-context: %[1]s
 clusters:
 - name: %[1]s
   cluster:
-    server: https://127.0.0.1:%[2]d
+    server: %[2]s
     certificate-authority-data: %[3]s
 users:
 - name: %[1]s-admin
@@ -126,5 +126,5 @@ contexts:
   context:
     cluster: %[1]s
     user: %[1]s-admin
-`, name, port, base64.StdEncoding.EncodeToString(ca), token)
+`, name, url, base64.StdEncoding.EncodeToString(ca), token)
 }

@@ -13,14 +13,16 @@ import (
 	"time"
 )
 
-// process is a started program. Its start time, in clock ticks since boot, tells it apart from a later
-// process with the same pid, so that nothing is ever killed that was not started here.
+// process is a started program. What identifies it, besides the pid, tells it apart from a later process
+// that was given the same pid, so that nothing is ever killed that was not started here.
 type process struct {
-	Name      string   `json:"name"`
-	Pid       int      `json:"pid"`
-	StartTime string   `json:"startTime"`
-	Command   []string `json:"command"`
-	Dir       string   `json:"-"`
+	Name     string   `json:"name"`
+	Pid      int      `json:"pid"`
+	Identity string   `json:"identity"`
+	Command  []string `json:"command"`
+	// Stopped says that it was ended on purpose, and that its end is no reason to start afresh.
+	Stopped bool   `json:"stopped,omitempty"`
+	dir     string // the fleet's directory
 }
 
 func pidFile(dir, name string) string { return filepath.Join(dir, "pids", name+".json") }
@@ -29,28 +31,52 @@ func logFile(dir, name string) string { return filepath.Join(dir, "logs", name+"
 // startProcess runs a program in a session of its own: it outlives the launcher and doesn't get the
 // terminal's Ctrl-C.
 func startProcess(dir, name string, command []string) (*process, error) {
-	log, err := os.OpenFile(logFile(dir, name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	log, err := os.OpenFile(logFile(dir, name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	child := exec.Command(command[0], command[1:]...)
+	child := exec.Command(command[0], append(command[1:], extraFlags(command[0])...)...)
 	child.Dir = dir
 	child.Stdout, child.Stderr = log, log
-	// A test fleet has many small processes on few cores: collect garbage early.
-	child.Env = append(os.Environ(), "GOGC=50", "GOMAXPROCS=2")
+	child.Env = append(os.Environ(), garbageSettings(name)...)
 	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := child.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
+	// A zombie keeps its identity until it is waited for, so even a program that ends at once has one.
+	identity, err := processIdentity(child.Process.Pid)
+	if err != nil {
+		_ = child.Process.Kill()
+	}
 	// Reaped here while the launcher lives, by init afterwards.
 	go func() { _ = child.Wait() }()
-	startTime, err := processStartTime(child.Process.Pid)
 	if err != nil {
-		return nil, fmt.Errorf("%s ended at once: %s", name, lastLines(dir, name))
+		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
-	started := &process{Name: name, Pid: child.Process.Pid, StartTime: startTime, Command: command, Dir: dir}
-	return started, started.save()
+	started := &process{Name: name, Pid: child.Process.Pid, Identity: identity, Command: command, dir: dir}
+	if err := started.save(); err != nil {
+		// What is not written down would never be found again.
+		_ = started.signal(syscall.SIGKILL)
+		return nil, err
+	}
+	return started, nil
+}
+
+// garbageSettings trades time for memory in the members, which are many and idle. etcd and the hub are
+// what tests and measurements lean on, and keep their defaults.
+func garbageSettings(name string) []string {
+	if strings.HasPrefix(name, "member-") {
+		return []string{"GOGC=50", "GOMAXPROCS=2"}
+	}
+	return nil
+}
+
+// extraFlags lets a developer add flags to a program, --v=6 say: WINDLASS_FLAGS_KUBE_APISERVER for
+// kube-apiserver, and so on.
+func extraFlags(program string) []string {
+	name := strings.ToUpper(strings.ReplaceAll(filepath.Base(program), "-", "_"))
+	return strings.Fields(os.Getenv("WINDLASS_FLAGS_" + name))
 }
 
 func (p *process) save() error {
@@ -58,7 +84,12 @@ func (p *process) save() error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(pidFile(p.Dir, p.Name), text, 0o600)
+	// Renamed into place, so that no reader finds half of it.
+	target := pidFile(p.dir, p.Name)
+	if err := os.WriteFile(target+".new", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(target+".new", target)
 }
 
 func loadProcess(dir, name string) (*process, error) {
@@ -66,7 +97,7 @@ func loadProcess(dir, name string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	loaded := &process{Dir: dir}
+	loaded := &process{dir: dir}
 	return loaded, json.Unmarshal(text, loaded)
 }
 
@@ -87,46 +118,86 @@ func loadProcesses(dir string) ([]*process, error) {
 	return all, nil
 }
 
-// processStartTime reads field 22 of /proc/PID/stat. The name in field 2 may hold spaces and
-// parentheses, so fields are counted from the last parenthesis.
-func processStartTime(pid int) (string, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+// processIdentity is the boot and the start time of a process in clock ticks since then.
+func processIdentity(pid int) (string, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return "", err
 	}
-	rest := string(text[strings.LastIndexByte(string(text), ')')+1:])
-	fields := strings.Fields(rest)
+	fields, err := processStat(pid)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(string(boot)) + "/" + fields[19], nil
+}
+
+// processStat returns the fields of /proc/PID/stat from the third on, which is the state. The name before
+// it may hold spaces and parentheses, so fields are counted from the last parenthesis.
+func processStat(pid int) ([]string, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil, err
+	}
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	if len(fields) < 20 {
-		return "", errors.New("short /proc stat")
+		return nil, errors.New("short /proc stat")
 	}
-	if fields[0] == "Z" {
-		return "", errors.New("zombie")
-	}
-	return fields[19], nil
+	return fields, nil
 }
 
 func (p *process) alive() bool {
-	startTime, err := processStartTime(p.Pid)
-	return err == nil && startTime == p.StartTime
+	identity, err := processIdentity(p.Pid)
+	if err != nil || identity != p.Identity {
+		return false
+	}
+	fields, err := processStat(p.Pid)
+	return err == nil && fields[0] != "Z" && fields[0] != "X"
 }
 
+// condition is a word for people.
+func (p *process) condition() string {
+	if !p.alive() {
+		if p.Stopped {
+			return "stopped"
+		}
+		return "gone"
+	}
+	if fields, err := processStat(p.Pid); err == nil && fields[0] == "T" {
+		return "paused"
+	}
+	return "alive"
+}
+
+// signal reaches the process, or nothing: the handle is taken first (a pidfd), the identity checked
+// after, so that a pid that is given to another process in between is not hit.
 func (p *process) signal(signal syscall.Signal) error {
+	handle, err := os.FindProcess(p.Pid)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = handle.Release() }()
 	if !p.alive() {
 		return nil
 	}
-	return syscall.Kill(p.Pid, signal)
+	if err := handle.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
 }
 
 // stopAll ends processes politely, then forcibly.
 func stopAll(all []*process) {
 	for _, p := range all {
+		_ = p.signal(syscall.SIGTERM)
 		// A paused process can't act on SIGTERM.
 		_ = p.signal(syscall.SIGCONT)
-		_ = p.signal(syscall.SIGTERM)
 	}
-	if waitGone(all, 10*time.Second) {
-		return
+	if !waitGone(all, 10*time.Second) {
+		killAll(all)
 	}
+}
+
+func killAll(all []*process) {
 	for _, p := range all {
 		_ = p.signal(syscall.SIGKILL)
 	}
@@ -144,6 +215,11 @@ func waitGone(all []*process, limit time.Duration) bool {
 		}
 	}
 	return false
+}
+
+// ended is the error of a process that is no more.
+func (p *process) ended() error {
+	return permanent{fmt.Errorf("%s ended; %s", p.Name, lastLines(p.dir, p.Name))}
 }
 
 func lastLines(dir, name string) string {

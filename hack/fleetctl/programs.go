@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"syscall"
+	"time"
 )
 
 const (
@@ -26,6 +29,8 @@ type programs struct {
 }
 
 func (p programs) path(name string) string { return filepath.Join(p.bin, name) }
+
+var released = regexp.MustCompile(`^v1\.[0-9]+\.[0-9]+$`)
 
 func kubernetesVersion() string {
 	if version := os.Getenv("WINDLASS_KUBERNETES_VERSION"); version != "" {
@@ -54,7 +59,10 @@ func ensurePrograms(ctx context.Context) (programs, error) {
 		return programs{}, err
 	}
 	version := kubernetesVersion()
-	key := fmt.Sprintf("kubernetes-%s-etcd-%s-kwok-%s", version, etcdVersion, kwokVersion)
+	if !released.MatchString(version) {
+		return programs{}, fmt.Errorf("WINDLASS_KUBERNETES_VERSION=%s is not like %s", version, defaultKubernetes)
+	}
+	key := fmt.Sprintf("kubernetes-%s-etcd-%s-kwok-%s-%s", version, etcdVersion, kwokVersion, runtime.Version())
 	root := filepath.Join(cache, "control-plane")
 	final := filepath.Join(root, key)
 	built := programs{bin: filepath.Join(final, "bin"), stages: filepath.Join(final, "stages.yaml")}
@@ -64,7 +72,7 @@ func ensurePrograms(ctx context.Context) (programs, error) {
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return programs{}, err
 	}
-	unlock, err := lock(filepath.Join(root, key+".lock"))
+	unlock, err := lock(ctx, filepath.Join(root, key+".lock"))
 	if err != nil {
 		return programs{}, err
 	}
@@ -72,15 +80,18 @@ func ensurePrograms(ctx context.Context) (programs, error) {
 	if exists(built.stages) {
 		return built, nil
 	}
-	work, err := os.MkdirTemp(root, "building-")
-	if err != nil {
+	// The lock is held, so what is there was left by a build that was killed.
+	work := filepath.Join(root, key+".building")
+	if err := os.RemoveAll(work); err != nil {
 		return programs{}, err
 	}
 	defer os.RemoveAll(work)
-	fmt.Fprintln(os.Stderr, "fleet: building the control plane; the first time takes 5 to 10 minutes")
+	fmt.Fprintf(os.Stderr, "fleet: building Kubernetes %s, etcd and kwok; this takes 5 to 15 minutes the first time\n", version)
+	began := time.Now()
 	if err := buildAll(ctx, work, version); err != nil {
 		return programs{}, err
 	}
+	fmt.Fprintf(os.Stderr, "fleet: built in %s\n", time.Since(began).Round(time.Second))
 	return built, os.Rename(work, final)
 }
 
@@ -95,13 +106,9 @@ type module struct {
 }
 
 func modules(version string) []module {
-	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-	minor := ""
-	staging := ""
-	if len(parts) == 3 {
-		minor = parts[1]
-		staging = "v0." + parts[1] + "." + parts[2]
-	}
+	rest := strings.TrimPrefix(version, "v1.") // minor.patch
+	minor, _, _ := strings.Cut(rest, ".")
+	// Without its version, a server calls itself v0.0.0-master.
 	const pkg = "k8s.io/component-base/version."
 	stamp := fmt.Sprintf("-s -w -X %sgitVersion=%s -X %sgitMajor=1 -X %sgitMinor=%s", pkg, version, pkg, pkg, minor)
 	return []module{
@@ -109,7 +116,7 @@ func modules(version string) []module {
 		{
 			name:     "k8s.io/kubernetes",
 			packages: []string{"/cmd/kube-apiserver", "/cmd/kube-controller-manager", "/cmd/kube-scheduler", "/cmd/kubectl"},
-			version:  version, ldflags: stamp, staging: staging,
+			version:  version, ldflags: stamp, staging: "v0." + rest,
 		},
 		{name: "sigs.k8s.io/kwok", packages: []string{"/cmd/kwok"}, version: kwokVersion, ldflags: "-s -w"},
 	}
@@ -234,20 +241,41 @@ func goCommand(ctx context.Context, dir string, args ...string) ([]byte, error) 
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Run(); err != nil {
-		return nil, fmt.Errorf("go %s: %w\n%s", args[0], err, tail(stderr.String(), 20))
+		// go mod download -json says on standard output what went wrong.
+		said := stderr.String()
+		if said == "" {
+			said = stdout.String()
+		}
+		return nil, fmt.Errorf("go %s: %w\n%s", args[0], err, tail(said, 20))
 	}
 	return stdout.Bytes(), nil
 }
 
-func lock(path string) (func(), error) {
+// lock waits for whoever else builds the same programs.
+func lock(ctx context.Context, path string) (func(), error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
-		return nil, fmt.Errorf("locking %s: %w", path, err)
+	for waiting := false; ; waiting = true {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { file.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			file.Close()
+			return nil, fmt.Errorf("locking %s: %w", path, err)
+		}
+		if !waiting {
+			fmt.Fprintln(os.Stderr, "fleet: waiting for another build of the same programs")
+		}
+		select {
+		case <-ctx.Done():
+			file.Close()
+			return nil, ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
 	}
-	return func() { file.Close() }, nil
 }
 
 func exists(path string) bool {

@@ -2,13 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
 )
 
@@ -18,15 +20,8 @@ type fleet struct {
 	members  int
 	programs programs
 	ca       *authority
-	etcd     int
+	etcd     string // its URL
 }
-
-// state is what a later call needs to know of a running fleet.
-type state struct {
-	Members int `json:"members"`
-}
-
-func stateFile(dir string) string { return filepath.Join(dir, "fleet.json") }
 
 // up starts a fleet. A directory that already runs the same fleet is left alone; a stale one is cleaned
 // up first; whatever a failing start made is removed again.
@@ -35,62 +30,96 @@ func up(ctx context.Context, dir string, members int) error {
 	if err != nil {
 		return err
 	}
-	if running, err := alreadyUp(dir, members); err != nil || running {
+	unlock, err := lockDirectory(dir)
+	if err != nil {
 		return err
 	}
-	created := !exists(dir)
+	defer unlock()
 	f := &fleet{dir: dir, members: members, programs: programs}
-	began := time.Now()
-	if err := f.start(ctx); err != nil {
-		if cleanErr := down(dir); cleanErr != nil {
-			err = errors.Join(err, cleanErr)
-		}
-		if created {
-			_ = os.Remove(dir)
-		}
+	running, err := f.alreadyUp(ctx)
+	if err != nil {
 		return err
 	}
-	fmt.Printf("fleet: up in %.1f s: %s", time.Since(began).Seconds(), filepath.Join(dir, "hub.kubeconfig"))
-	for i := range members {
-		fmt.Printf(" %s.kubeconfig", memberName(i+1))
+	if running {
+		fmt.Println("fleet: already up")
+		f.summary()
+		return nil
 	}
-	fmt.Printf("\nfleet: kubectl is %s\n", programs.path("kubectl"))
+	began := time.Now()
+	wanted := state{Members: members, Kubernetes: kubernetesVersion()}
+	if err := wanted.claim(dir); err != nil {
+		return err
+	}
+	err = f.start(ctx)
+	if err == nil {
+		wanted.Complete = true
+		err = wanted.save(dir)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = errors.New("interrupted; stopping what was started")
+		}
+		err = errors.Join(err, removeFleet(dir))
+		removeEmpty(dir)
+		return err
+	}
+	fmt.Printf("fleet: a hub and %d members up in %.1f s\n", members, time.Since(began).Seconds())
+	f.summary()
 	return nil
 }
 
-func alreadyUp(dir string, members int) (bool, error) {
-	all, err := loadProcesses(dir)
-	if err != nil || len(all) == 0 {
-		return false, err
+// summary says where everything is.
+func (f *fleet) summary() {
+	for _, name := range clusterNames(f.members) {
+		fmt.Printf("  %-10s %s\n", name, kubeconfigFile(f.dir, name))
 	}
-	alive := 0
-	for _, p := range all {
-		if p.alive() {
-			alive++
-		}
-	}
-	text, _ := os.ReadFile(stateFile(dir))
-	var previous state
-	whole := json.Unmarshal(text, &previous) == nil && alive == len(all)
-	switch {
-	case whole && previous.Members == members:
-		fmt.Printf("fleet: already up in %s\n", dir)
-		return true, nil
-	case whole:
-		return false, fmt.Errorf("%s runs a fleet of %d members; end it first: fleet down %s", dir, previous.Members, dir)
-	}
-	fmt.Printf("fleet: %d of %d processes of an earlier fleet are gone; starting afresh\n", len(all)-alive, len(all))
-	return false, down(dir)
+	fmt.Printf("  %-10s %s\n", "kubectl", f.programs.path("kubectl"))
 }
 
-func memberName(i int) string { return fmt.Sprintf("member-%d", i) }
-
-func (f *fleet) start(ctx context.Context) error {
-	for _, folder := range []string{"logs", "pids", "data"} {
-		if err := os.MkdirAll(filepath.Join(f.dir, folder), 0o700); err != nil {
-			return err
+// alreadyUp looks at what an earlier up left. API servers that were stopped or paused on purpose run
+// again afterwards; after any other loss only a fresh start is sure to be whole.
+func (f *fleet) alreadyUp(ctx context.Context) (bool, error) {
+	previous, err := loadState(f.dir)
+	if err != nil || previous == nil {
+		return false, err
+	}
+	all, err := loadProcesses(f.dir)
+	if err != nil {
+		return false, err
+	}
+	lost := 0
+	for _, p := range all {
+		if p.condition() == "gone" {
+			lost++
 		}
 	}
+	if lost > 0 || !previous.Complete {
+		why := fmt.Sprintf("%d of its %d processes are gone", lost, len(all))
+		if !previous.Complete {
+			why = "its start was cut off"
+		}
+		fmt.Printf("fleet: an earlier fleet is not whole: %s; starting afresh\n", why)
+		return false, removeFleet(f.dir)
+	}
+	if previous.Members != f.members || previous.Kubernetes != kubernetesVersion() {
+		return false, fmt.Errorf("%s runs a fleet of %d members with Kubernetes %s; end it first: hack/fleet down %s",
+			f.dir, previous.Members, previous.Kubernetes, f.dir)
+	}
+	for _, p := range all {
+		switch p.condition() {
+		case "paused":
+			err = p.signal(syscall.SIGCONT)
+		case "stopped":
+			err = startAgain(ctx, p)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (f *fleet) start(ctx context.Context) error {
 	var err error
 	if f.ca, err = newAuthority(); err != nil {
 		return err
@@ -98,76 +127,98 @@ func (f *fleet) start(ctx context.Context) error {
 	if err := f.startEtcd(ctx); err != nil {
 		return err
 	}
-	results := make(chan error, f.members+1)
+	names := clusterNames(f.members)
+	results := make(chan error, len(names))
+	// More at once would only make each slower, until its deadline is too short.
+	slots := make(chan struct{}, 2+runtime.NumCPU())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { results <- f.startHub(ctx) }()
-	for i := range f.members {
-		go func() { results <- f.startMember(ctx, memberName(i+1)) }()
+	for i, name := range names {
+		go func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			switch {
+			case ctx.Err() != nil:
+				results <- ctx.Err()
+			case i == 0:
+				results <- f.startHub(ctx)
+			default:
+				results <- f.startMember(ctx, name, i)
+			}
+		}()
 	}
+	// All are waited for even after a failure: nothing may start while the clean-up goes on.
 	var first error
-	for range f.members + 1 {
+	for range names {
 		if err := <-results; err != nil && first == nil {
 			first = err
 			cancel()
 		}
 	}
-	if first != nil {
-		return first
-	}
-	text, err := json.Marshal(state{Members: f.members})
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(stateFile(f.dir), text, 0o600)
+	return first
 }
 
-// startWithPort starts a program on a port that was free a moment ago, and tries another one when
-// somebody else was faster.
-func (f *fleet) startWithPort(ctx context.Context, name string, ports int, command func([]int) []string, ready func([]int) error) ([]int, error) {
-	var last error
-	for range 3 {
+// startWithPorts starts a program on ports that were free a moment ago, and tries others when somebody
+// else was faster.
+func (f *fleet) startWithPorts(ctx context.Context, name string, ports int,
+	command func([]int) []string, ready func(context.Context, []int) error,
+) ([]int, error) {
+	for attempt := 1; ; attempt++ {
 		free, err := freePorts(ports)
 		if err != nil {
 			return nil, err
 		}
 		p, err := startProcess(f.dir, name, command(free))
 		if err != nil {
-			last = err
-			continue
+			return nil, err
 		}
-		last = waitUntil(ctx, 60*time.Second, func() error {
-			if !p.alive() {
-				return permanent{fmt.Errorf("%s ended; %s", name, lastLines(f.dir, name))}
-			}
-			return ready(free)
-		})
-		if last == nil {
+		err = p.waitReady(ctx, func(ctx context.Context) error { return ready(ctx, free) })
+		if err == nil {
 			return free, nil
 		}
-		stopAll([]*process{p})
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
+		if ctx.Err() != nil || attempt == 5 || !portTaken(err) {
+			return nil, err
+		}
+		killAll([]*process{p})
+		if err := os.Remove(logFile(f.dir, name)); err != nil {
+			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("%s did not start: %w", name, last)
 }
 
+// waitReady waits until a program that was just started serves, or has ended.
+func (p *process) waitReady(ctx context.Context, ready func(context.Context) error) error {
+	err := waitUntil(ctx, startLimit, func(ctx context.Context) error {
+		if !p.alive() {
+			return p.ended()
+		}
+		return ready(ctx)
+	})
+	if err != nil && p.alive() && ctx.Err() == nil {
+		return fmt.Errorf("%s does not serve: %w; %s", p.Name, err, lastLines(p.dir, p.Name))
+	}
+	return err
+}
+
+func portTaken(err error) bool { return strings.Contains(err.Error(), "address already in use") }
+
 func (f *fleet) startEtcd(ctx context.Context) error {
-	ports, err := f.startWithPort(ctx, "etcd", 2, func(ports []int) []string {
+	ports, err := f.startWithPorts(ctx, "etcd", 2, func(ports []int) []string {
 		client, peer := localURL("http", ports[0]), localURL("http", ports[1])
 		return []string{
-			f.programs.path("etcd"), "--data-dir", filepath.Join(f.dir, "data", "etcd"),
-			"--listen-client-urls", client, "--advertise-client-urls", client,
-			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-			"--initial-cluster", "default=" + peer,
-			"--unsafe-no-fsync", "--log-level", "error", "--quota-backend-bytes", "4294967296",
+			f.programs.path("etcd"), "--data-dir=" + filepath.Join(f.dir, "data", "etcd"),
+			"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
+			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
+			"--initial-cluster=default=" + peer,
+			// The data need not outlive the machine. The default quota of 2 GiB is for one cluster.
+			"--unsafe-no-fsync", "--quota-backend-bytes=8589934592", "--log-level=error",
 		}
-	}, func(ports []int) error {
-		return getOK(newHTTPClient(nil), localURL("http", ports[0])+"/health", "")
+	}, func(ctx context.Context, ports []int) error {
+		_, err := newClient(localURL("http", ports[0]), "", nil).get(ctx, "/health")
+		return err
 	})
 	if err == nil {
-		f.etcd = ports[0]
+		f.etcd = localURL("http", ports[0])
 	}
 	return err
 }

@@ -1,1 +1,17 @@
-//! Rolling planner. Pure.
+//! The rolling planner: which bindings may move now. Pure.
+//!
+//! [`plan_rolling`] looks at all bindings of a placement and says which to update, bind and remove, so
+//! that no more clusters than `maxUnavailable` allows are unavailable through our own doing (invariant
+//! I1) and no more than `maxSurge` allows carry the resources at once. It is called again on every
+//! change and waits for nothing by itself.
+
+mod budget;
+mod ledger;
+mod rolling;
+mod strategy;
+mod view;
+
+pub use budget::{DEFAULT_BUDGET_PERCENT, resolve};
+pub use rolling::{RollingPlan, plan_rolling};
+pub use strategy::touches_no_object;
+pub use view::{Readiness, RollingView, RolloutBinding, target_count};

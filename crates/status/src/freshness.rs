@@ -54,11 +54,11 @@ impl Freshness {
 
 /// A binding's condition, if it is there and fresh.
 #[must_use]
-pub fn condition<'a>(
-    binding: &'a ClusterResourceBinding,
+pub fn condition(
+    binding: &ClusterResourceBinding,
     freshness: Freshness,
     stage: Stage,
-) -> Option<&'a Condition> {
+) -> Option<&Condition> {
     let list = binding.status.as_ref()?.conditions.as_ref()?;
     conditions::find(list, stage.as_str()).filter(|condition| freshness.covers(condition))
 }
@@ -97,8 +97,8 @@ mod tests {
         let wanted = Digest::of_bytes(b"wanted");
         let same = wanted.to_string();
         let other = Digest::of_bytes(b"other").to_string();
-        let rows: [(Option<&str>, Option<Digest>, Option<i64>, bool); 9] = [
-            (Some(&same), Some(wanted), Some(7), true),
+        let rows = [
+            (Some(same.as_str()), Some(wanted), Some(7), true),
             // Only a label changed: the generation is behind, the state is the same.
             (Some(&same), Some(wanted), Some(3), true),
             (Some(&other), Some(wanted), Some(7), false),

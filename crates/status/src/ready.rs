@@ -154,14 +154,15 @@ mod tests {
         classify(&facts, at(now))
     }
 
-    #[test]
-    fn one_condition() {
+    type Row = (Stage, &'static str, &'static str, i64, Readiness);
+
+    fn rows() -> Vec<Row> {
         use Readiness::{Failed, InProgress, Ready, ReadyAt};
         use Stage::{
             Applied, Available, DiffReported, Overridden, RolloutStarted, WorkSynchronized,
         };
         let untrackable = "NotAllWorkAreAvailabilityTrackable";
-        let rows = [
+        vec![
             (Available, "True", "AllWorkAreAvailable", 100, Ready),
             (Available, "True", untrackable, 100, ReadyAt(at(160))),
             (Available, "True", untrackable, 159, ReadyAt(at(160))),
@@ -221,8 +222,13 @@ mod tests {
                 InProgress,
             ),
             (RolloutStarted, "True", "RolloutStarted", 100, InProgress),
-        ];
-        for (row, (stage, status, reason, now, expected)) in rows.into_iter().enumerate() {
+        ]
+    }
+
+    #[test]
+    fn one_condition() {
+        use Readiness::InProgress;
+        for (row, (stage, status, reason, now, expected)) in rows().into_iter().enumerate() {
             let fresh = binding(&[(stage, status, reason)], 1);
             assert_eq!(class(&fresh, false, now), expected, "row {row}");
             assert_eq!(

@@ -1,0 +1,120 @@
+//! What resource snapshots hold, fetched when a binding needs it and shared while somebody does.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use kube::{Api, ResourceExt};
+use windlass_api::placement::ResourceIdentifier;
+use windlass_api::snapshot::ClusterResourceSnapshot;
+use windlass_cluster::ApiError;
+use windlass_member::manifest::Manifest;
+
+use crate::placement::snapshots::{Groups, SnapshotMeta};
+use crate::world::{BY_PLACEMENT, World, placement_of};
+
+/// A complete snapshot group with its manifests.
+#[derive(Debug)]
+pub struct Content {
+    /// Name of the master.
+    pub name: String,
+    /// Index of the group.
+    pub index: u64,
+    /// Hash of the content.
+    pub hash: String,
+    /// Every manifest, in order. One that can't be read stands there as its error.
+    pub manifests: Arc<[Arc<Manifest>]>,
+}
+
+impl Content {
+    /// The objects that the snapshot holds.
+    #[must_use]
+    pub fn identifiers(&self) -> Vec<ResourceIdentifier> {
+        self.manifests.iter().map(|manifest| identifier(manifest)).collect()
+    }
+}
+
+/// Names a manifest's object the way a status does.
+#[must_use]
+pub fn identifier(manifest: &Manifest) -> ResourceIdentifier {
+    let id = &manifest.id;
+    ResourceIdentifier {
+        group: Some(id.group.clone()).filter(|group| !group.is_empty()),
+        version: id.version.clone(),
+        kind: id.kind.clone(),
+        name: id.name.clone(),
+        namespace: id.namespace.clone().filter(|namespace| !namespace.is_empty()),
+        envelope: None,
+    }
+}
+
+/// Fetches and shares contents. Clones share what was fetched.
+#[derive(Clone)]
+pub struct Contents {
+    world: World,
+    api: Api<ClusterResourceSnapshot>,
+    /// Contents by the UID of their master; alive while somebody uses them.
+    shared: Arc<Mutex<HashMap<String, Weak<Content>>>>,
+    /// The one used last per placement is kept, for it is the one that is asked for next.
+    recent: Arc<Mutex<HashMap<String, Arc<Content>>>>,
+}
+
+impl Contents {
+    /// Nothing is fetched yet.
+    #[must_use]
+    pub fn new(world: World, client: kube::Client) -> Self {
+        Self { world, api: Api::all(client), shared: Arc::default(), recent: Arc::default() }
+    }
+
+    /// The content of the group with that master; none when there is no complete group of that name.
+    ///
+    /// # Errors
+    /// When the hub's API server can't be asked.
+    pub async fn get(&self, master: &str) -> Result<Option<Arc<Content>>, ApiError> {
+        let Some(meta) = self.world.snapshots.get(&windlass_cluster::ObjectKey::cluster(master)) else {
+            return Ok(None);
+        };
+        let uid = meta.uid().unwrap_or_default();
+        if let Some(content) = lock(&self.shared).get(&uid).and_then(Weak::upgrade) {
+            return Ok(Some(content));
+        }
+        let Some(placement) = placement_of(&*meta) else { return Ok(None) };
+        let groups = Groups::of(&self.world.snapshots.by_index(BY_PLACEMENT, &placement));
+        let Some((index, group)) = groups.by_name(master).filter(|(_, group)| group.is_complete()) else {
+            return Ok(None);
+        };
+        let mut manifests = Vec::new();
+        for part in group.master.iter().chain(group.parts.values()) {
+            let Some(part) = self.fetch(part).await? else { return Ok(None) };
+            manifests.extend(part.spec.selected_resources.into_iter().map(|raw| Arc::new(Manifest::of_snapshot(raw.0))));
+        }
+        let content = Arc::new(Content {
+            name: master.to_owned(),
+            index,
+            hash: group.hash().unwrap_or_default().to_owned(),
+            manifests: manifests.into(),
+        });
+        self.keep(&placement, &uid, &content);
+        Ok(Some(content))
+    }
+
+    /// Forgets a placement that is gone.
+    pub fn forget(&self, placement: &str) {
+        lock(&self.recent).remove(placement);
+    }
+
+    fn keep(&self, placement: &str, uid: &str, content: &Arc<Content>) {
+        let mut shared = lock(&self.shared);
+        shared.retain(|_, weak| weak.strong_count() > 0);
+        shared.insert(uid.to_owned(), Arc::downgrade(content));
+        drop(shared);
+        lock(&self.recent).insert(placement.to_owned(), Arc::clone(content));
+    }
+
+    async fn fetch(&self, meta: &SnapshotMeta) -> Result<Option<ClusterResourceSnapshot>, ApiError> {
+        self.api.get_opt(&meta.name_any()).await.map_err(ApiError::from_kube)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,278 @@
+//! Delivery by push: what each binding asks for is applied on its cluster, and the binding's status says
+//! how that went. The only writer of a binding's status, and the remover of its `work-cleanup` finalizer.
+//!
+//! A binding is looked at when its spec changes, when its cluster comes or goes, and when an object that
+//! was placed there changes. Each look is level-triggered: the member engine does what is missing, and
+//! nothing where nothing is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use windlass_api::binding::{BindingStatus, ClusterResourceBinding};
+use windlass_api::conditions::{BindingReason, Stage, Status};
+use windlass_api::{Condition, labels, names};
+use windlass_cluster::{ApiError, ObjectKey, Writer, clock};
+use windlass_member::{Desired, Outcome, Removal, RemovalMode, report};
+use windlass_status::conditions::NewCondition;
+use windlass_status::digest::{BindingInputs, Digest, binding_digest};
+
+use crate::contents::{Content, Contents};
+use crate::members::Members;
+use crate::worker::{Next, work};
+use crate::world::{World, placement_of};
+
+/// Delivers bindings. Clones share everything.
+#[derive(Clone)]
+pub struct Delivery {
+    world: World,
+    contents: Contents,
+    members: Members,
+    writer: Writer,
+}
+
+impl Delivery {
+    /// Wires delivery up; nothing runs yet.
+    #[must_use]
+    pub fn new(world: World, contents: Contents, members: Members, writer: Writer) -> Self {
+        Self { world, contents, members, writer }
+    }
+
+    /// Works until the queue is closed.
+    pub async fn work(self) {
+        let queue = self.world.queues.bindings.clone();
+        work(queue, "binding", |name| {
+            let this = self.clone();
+            async move { this.process(&name).await }
+        })
+        .await;
+    }
+
+    async fn process(&self, name: &str) -> Result<Next, ApiError> {
+        let Some(binding) = self.world.bindings.get(&ObjectKey::cluster(name)) else { return Ok(Next::Event) };
+        if binding.metadata.deletion_timestamp.is_some() {
+            return self.remove(&binding).await;
+        }
+        // Nothing is placed before the finalizer stands that removes it; the placement's actor sets it.
+        if !binding.finalizers().iter().any(|f| f == labels::WORK_FINALIZER) {
+            return Ok(Next::Event);
+        }
+        // Under External a name that somebody wrote is all that it takes (design §2).
+        if binding.spec.resource_snapshot_name.is_empty() {
+            return Ok(Next::Event);
+        }
+        let cluster = &binding.spec.target_cluster;
+        let Some(member) = self.members.get(cluster) else {
+            // What was reported last stays; the cluster's own condition says that it is not reachable.
+            return Ok(Next::Event);
+        };
+        let Some(content) = self.contents.get(&binding.spec.resource_snapshot_name).await? else {
+            let message = format!(
+                "resource snapshot {} does not exist or is not complete; name an existing one",
+                binding.spec.resource_snapshot_name
+            );
+            self.write_status(&binding, None, |report| report.sync_failed(message)).await?;
+            return Ok(Next::Backoff(Some(Duration::from_secs(1))));
+        };
+        let digest = desired_digest(&binding, &content.hash);
+        let desired = Desired {
+            work_name: names::work(&placement_of(&*binding).unwrap_or_default()),
+            work_namespace: names::member_namespace(cluster),
+            digest,
+            strategy: binding.spec.apply_strategy.clone().unwrap_or_default(),
+            manifests: Arc::clone(&content.manifests),
+        };
+        let outcome = member.deliver(&desired).await;
+        self.report(&binding, &content, digest, &outcome).await
+    }
+
+    async fn report(
+        &self,
+        binding: &ClusterResourceBinding,
+        content: &Content,
+        digest: Digest,
+        outcome: &Outcome,
+    ) -> Result<Next, ApiError> {
+        if let Some(error) = &outcome.error {
+            // Nothing was learnt about the objects; the status keeps what is known.
+            tracing::debug!(binding = %binding.name_any(), cluster = %binding.spec.target_cluster, %error, "cluster can't be reached");
+            return Ok(Next::Backoff(error.retry_after().or(Some(Duration::from_secs(1)))));
+        }
+        self.write_status(binding, Some((digest, content)), |report| report.outcome(outcome)).await?;
+        Ok(match outcome.retry {
+            Some(delay) => Next::After(delay),
+            None => Next::Event,
+        })
+    }
+
+    /// Removes what a binding that is being deleted placed, then lets it go.
+    async fn remove(&self, binding: &ClusterResourceBinding) -> Result<Next, ApiError> {
+        let ours = |f: &String| f == labels::WORK_FINALIZER || f == labels::SCHEDULER_BINDING_FINALIZER;
+        if !binding.finalizers().iter().any(ours) {
+            return Ok(Next::Event);
+        }
+        let cluster = &binding.spec.target_cluster;
+        let placement = placement_of(binding).unwrap_or_default();
+        let known = self.world.clusters.get(&ObjectKey::cluster(cluster));
+        if self.has_successor(binding, &placement) || known.is_none() || self.members.has_given_up(cluster) {
+            return self.let_go(binding).await;
+        }
+        let leaving = known.filter(|known| known.metadata.deletion_timestamp.is_some());
+        let mode = match &leaving {
+            None => RemovalMode::Placement,
+            Some(known) if known.annotations().get(labels::PURGE).is_some_and(|v| v == "true") => RemovalMode::Purge,
+            Some(_) => RemovalMode::Leave,
+        };
+        let Some(member) = self.members.get(cluster) else {
+            let message = format!("waiting for cluster {cluster} to be reachable, to remove what was placed there");
+            self.write_status(binding, None, |report| report.removing(message)).await?;
+            return Ok(Next::Event);
+        };
+        match member.remove(&names::work(&placement), mode).await {
+            Removal::Done => self.let_go(binding).await,
+            Removal::Waiting { for_what, retry } => {
+                let message = format!("removing; waiting for {}", for_what.join(", "));
+                self.write_status(binding, None, |report| report.removing(message)).await?;
+                Ok(retry.map_or(Next::Backoff(None), Next::After))
+            }
+            Removal::Failed(error) => {
+                let message = format!("removing from cluster {cluster} failed: {}", error.message());
+                self.write_status(binding, None, |report| report.removing(message)).await?;
+                Ok(Next::Backoff(error.retry_after()))
+            }
+        }
+    }
+
+    /// Whether another live binding of the same placement stands for the same cluster: then what is there
+    /// is that one's.
+    fn has_successor(&self, binding: &ClusterResourceBinding, placement: &str) -> bool {
+        self.world.bindings_of(placement).iter().any(|other| {
+            other.spec.target_cluster == binding.spec.target_cluster
+                && other.metadata.deletion_timestamp.is_none()
+                && other.metadata.uid != binding.metadata.uid
+        })
+    }
+
+    async fn let_go(&self, binding: &ClusterResourceBinding) -> Result<Next, ApiError> {
+        let mut changed = binding.clone();
+        changed.finalizers_mut().retain(|f| f != labels::WORK_FINALIZER && f != labels::SCHEDULER_BINDING_FINALIZER);
+        match self.writer.replace(&changed).await {
+            Ok(live) => {
+                self.world.bindings.observe_deleted(&live);
+                Ok(Next::Event)
+            }
+            Err(ApiError::NotFound(_)) => Ok(Next::Event),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn write_status(
+        &self,
+        binding: &ClusterResourceBinding,
+        about: Option<(Digest, &Content)>,
+        fill: impl FnOnce(&mut Report<'_>),
+    ) -> Result<(), ApiError> {
+        let previous = binding.status.clone().unwrap_or_default();
+        let conditions = previous.conditions.clone().unwrap_or_default();
+        let mut report = Report { binding, previous: &conditions, now: clock::now(), status: BindingStatus::default() };
+        fill(&mut report);
+        let mut status = report.status;
+        if let Some((digest, content)) = about {
+            status.observed_digest = Some(digest.to_string());
+            status.observed_resource_snapshot_name = Some(content.name.clone());
+        }
+        if status == previous {
+            return Ok(());
+        }
+        let mut changed = binding.clone();
+        changed.status = Some(status);
+        let live = self.writer.replace_status(&changed).await?;
+        self.world.bindings.observe(live);
+        Ok(())
+    }
+}
+
+/// Digest of what a binding asks for, given the hash of the snapshot that it names.
+#[must_use]
+pub fn desired_digest(binding: &ClusterResourceBinding, snapshot_hash: &str) -> Digest {
+    binding_digest(&BindingInputs {
+        snapshot_hash,
+        resource_overrides: binding.spec.resource_override_snapshots.as_deref().unwrap_or_default(),
+        cluster_resource_overrides: binding.spec.cluster_resource_override_snapshots.as_deref().unwrap_or_default(),
+        apply_strategy: binding.spec.apply_strategy.as_ref(),
+        variables: &BTreeMap::new(),
+    })
+}
+
+/// Fills a binding's status.
+struct Report<'a> {
+    binding: &'a ClusterResourceBinding,
+    previous: &'a [Condition],
+    now: jiff::Timestamp,
+    status: BindingStatus,
+}
+
+impl Report<'_> {
+    fn condition(&mut self, stage: Stage, status: Status, reason: BindingReason, message: impl Into<String>) {
+        let condition = NewCondition {
+            type_: stage.as_str(),
+            status,
+            reason: reason.as_str(),
+            message: message.into(),
+            observed_generation: self.binding.metadata.generation,
+        };
+        let built = condition.build(self.previous, self.now);
+        self.status.conditions.get_or_insert_default().push(built);
+    }
+
+    /// RolloutStarted follows from the spec; overrides are for a later stage of the project.
+    fn begun(&mut self) {
+        self.condition(
+            Stage::RolloutStarted,
+            Status::True,
+            BindingReason::RolloutStarted,
+            format!("Rolling out resource snapshot {}", self.binding.spec.resource_snapshot_name),
+        );
+        self.condition(
+            Stage::Overridden,
+            Status::True,
+            BindingReason::NoOverrideSpecified,
+            "No override rules are configured for the selected resources",
+        );
+    }
+
+    fn sync_failed(&mut self, message: String) {
+        self.begun();
+        self.condition(Stage::WorkSynchronized, Status::False, BindingReason::SyncWorkFailed, message);
+    }
+
+    fn removing(&mut self, message: String) {
+        self.condition(Stage::WorkSynchronized, Status::False, BindingReason::SyncWorkFailed, message);
+    }
+
+    fn outcome(&mut self, outcome: &Outcome) {
+        if let Some(unsupported) = &outcome.unsupported {
+            self.sync_failed(unsupported.clone());
+            return;
+        }
+        self.begun();
+        self.condition(
+            Stage::WorkSynchronized,
+            Status::True,
+            BindingReason::AllWorkSynced,
+            "The cluster has been told of the snapshot",
+        );
+        let told = report::binding_conditions(outcome);
+        for (stage, status, reason, message) in told.conditions {
+            self.condition(stage, status, reason, message);
+        }
+        if !told.failed.is_empty() {
+            self.status.failed_placements = Some(told.failed_placements(self.previous_failures(), self.now));
+        }
+    }
+
+    fn previous_failures(&self) -> &[windlass_api::placement::FailedResourcePlacement] {
+        self.binding.status.as_ref().and_then(|status| status.failed_placements.as_deref()).unwrap_or_default()
+    }
+}

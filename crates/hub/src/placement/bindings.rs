@@ -1,0 +1,277 @@
+//! Bindings: from the scheduler's choice and the rolling planner's leave to what is written (hub §1.8).
+//!
+//! A binding's name follows from placement and cluster, so that a second create of the same one meets the
+//! first. A binding that may roll out at once is created Bound: one write.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use windlass_api::binding::{BindingSpec, BindingState, ClusterResourceBinding};
+use windlass_api::placement::{ApplyStrategy, PlacementPolicy, RolloutStrategy, RolloutStrategyType};
+use windlass_api::snapshot::ClusterDecision;
+use windlass_api::{labels, names};
+use windlass_rollout::{Readiness, RollingPlan, RollingView, RolloutBinding, plan_rolling, target_count};
+use windlass_status::defaults::{EffectiveApply, EffectiveRolling, rollout_type};
+use windlass_status::digest::Digest;
+use windlass_status::ready::{self, classify};
+
+use super::snapshots::{Groups, LatestSnapshot};
+use crate::delivery::desired_digest;
+
+/// What [`plan`] needs.
+pub struct BindingInputs<'a> {
+    /// Name of the placement.
+    pub placement: &'a str,
+    /// Its policy.
+    pub policy: Option<&'a PlacementPolicy>,
+    /// Its strategy.
+    pub strategy: Option<&'a RolloutStrategy>,
+    /// The clusters that the scheduler chose.
+    pub selected: &'a [ClusterDecision],
+    /// Clusters that exist and don't leave.
+    pub members: &'a BTreeSet<String>,
+    /// Clusters that have stopped reporting.
+    pub unreachable: &'a BTreeSet<String>,
+    /// Name of the latest policy snapshot.
+    pub policy_snapshot: &'a str,
+    /// The latest resource snapshot.
+    pub latest: &'a LatestSnapshot,
+    /// Every snapshot group.
+    pub groups: &'a Groups,
+    /// The placement's bindings.
+    pub existing: &'a [Arc<ClusterResourceBinding>],
+}
+
+/// What to write.
+#[derive(Debug, Default)]
+pub struct BindingPlan {
+    /// New bindings.
+    pub create: Vec<ClusterResourceBinding>,
+    /// Changed bindings.
+    pub replace: Vec<ClusterResourceBinding>,
+    /// Bindings that go.
+    pub delete: Vec<Arc<ClusterResourceBinding>>,
+    /// Names of bindings that the rollout's bounds hold back.
+    pub held: BTreeSet<String>,
+    /// When to look again though nothing is heard.
+    pub wake_at: Option<Timestamp>,
+}
+
+/// Digest of what a binding asks for; none when its snapshot is gone or incomplete.
+#[must_use]
+pub fn digest_of(binding: &ClusterResourceBinding, groups: &Groups, latest: &LatestSnapshot) -> Option<Digest> {
+    let name = &binding.spec.resource_snapshot_name;
+    if *name == latest.name {
+        return Some(desired_digest(binding, &latest.hash));
+    }
+    let (_, group) = groups.by_name(name)?;
+    Some(desired_digest(binding, group.hash()?))
+}
+
+/// Decides what to write.
+#[must_use]
+pub fn plan(inputs: &BindingInputs<'_>, now: Timestamp) -> BindingPlan {
+    let mut wanted = desired_bindings(inputs);
+    let mut plan = BindingPlan::default();
+    if rollout_type(inputs.strategy) == RolloutStrategyType::RollingUpdate {
+        let rolling = roll(inputs, &wanted, now);
+        apply_rolling(inputs, &mut wanted, &rolling);
+        plan.held = rolling.held.into_iter().collect();
+        plan.wake_at = rolling.wake_at;
+    } else {
+        for binding in &mut wanted {
+            let never_bound = binding.next.spec.resource_snapshot_name.is_empty();
+            binding.gone |= binding.next.spec.state == BindingState::Unscheduled && never_bound;
+        }
+    }
+    for binding in wanted {
+        match binding.live {
+            Some(live) if live.metadata.deletion_timestamp.is_some() => {}
+            Some(live) if binding.gone => plan.delete.push(live),
+            Some(live) if live.spec != binding.next.spec || live.metadata != binding.next.metadata => {
+                plan.replace.push(binding.next);
+            }
+            Some(_) => {}
+            None if binding.gone => {}
+            None => plan.create.push(binding.next),
+        }
+    }
+    plan
+}
+
+struct Wanted {
+    live: Option<Arc<ClusterResourceBinding>>,
+    next: ClusterResourceBinding,
+    gone: bool,
+}
+
+/// The bindings with what the scheduler decided; what they roll out is not touched yet.
+fn desired_bindings(inputs: &BindingInputs<'_>) -> Vec<Wanted> {
+    let decisions: BTreeMap<&str, &ClusterDecision> =
+        inputs.selected.iter().map(|decision| (decision.cluster_name.as_str(), decision)).collect();
+    let mut all: Vec<Wanted> = inputs.existing.iter().map(|live| existing(inputs, &decisions, live)).collect();
+    // A binding of the same cluster that is still being removed has to be gone first (trap T7).
+    let taken: BTreeSet<&str> = inputs.existing.iter().map(|b| b.spec.target_cluster.as_str()).collect();
+    for (cluster, decision) in decisions {
+        if !taken.contains(cluster) {
+            all.push(Wanted { live: None, next: new_binding(inputs, decision), gone: false });
+        }
+    }
+    all
+}
+
+fn existing(
+    inputs: &BindingInputs<'_>,
+    decisions: &BTreeMap<&str, &ClusterDecision>,
+    live: &Arc<ClusterResourceBinding>,
+) -> Wanted {
+    let mut next = (**live).clone();
+    let mut gone = false;
+    if live.metadata.deletion_timestamp.is_none() {
+        if !next.finalizers().iter().any(|f| f == labels::WORK_FINALIZER) {
+            next.finalizers_mut().push(labels::WORK_FINALIZER.to_owned());
+        }
+        match decisions.get(live.spec.target_cluster.as_str()) {
+            Some(decision) => keep(inputs, &mut next, decision),
+            None if !inputs.members.contains(&live.spec.target_cluster) => gone = true,
+            None => unschedule(&mut next),
+        }
+    }
+    Wanted { live: Some(Arc::clone(live)), next, gone }
+}
+
+fn keep(inputs: &BindingInputs<'_>, next: &mut ClusterResourceBinding, decision: &ClusterDecision) {
+    if next.spec.scheduling_policy_snapshot_name != inputs.policy_snapshot {
+        inputs.policy_snapshot.clone_into(&mut next.spec.scheduling_policy_snapshot_name);
+        next.spec.cluster_decision = decision.clone();
+    }
+    if next.spec.state == BindingState::Unscheduled {
+        next.spec.state = if next.spec.resource_snapshot_name.is_empty() {
+            BindingState::Scheduled
+        } else {
+            BindingState::Bound
+        };
+        next.annotations_mut().remove(labels::PREVIOUS_BINDING_STATE);
+    }
+}
+
+fn unschedule(next: &mut ClusterResourceBinding) {
+    if next.spec.state != BindingState::Unscheduled {
+        let previous = next.spec.state.as_str().to_owned();
+        // Other annotations stay (trap T10).
+        next.annotations_mut().insert(labels::PREVIOUS_BINDING_STATE.to_owned(), previous);
+        next.spec.state = BindingState::Unscheduled;
+    }
+}
+
+fn new_binding(inputs: &BindingInputs<'_>, decision: &ClusterDecision) -> ClusterResourceBinding {
+    let cluster = &decision.cluster_name;
+    let unique = Digest::of_bytes(format!("{}/{cluster}", inputs.placement).as_bytes()).to_string();
+    let name = names::binding(inputs.placement, cluster, &unique[..8]);
+    let mut binding = ClusterResourceBinding::new(
+        &name,
+        BindingSpec {
+            state: BindingState::Scheduled,
+            scheduling_policy_snapshot_name: inputs.policy_snapshot.to_owned(),
+            target_cluster: cluster.clone(),
+            cluster_decision: decision.clone(),
+            apply_strategy: Some(apply_strategy(inputs.strategy)),
+            ..Default::default()
+        },
+    );
+    binding.metadata.labels =
+        Some(BTreeMap::from([(labels::PARENT_PLACEMENT.to_owned(), inputs.placement.to_owned())]));
+    binding.metadata.finalizers = Some(vec![labels::WORK_FINALIZER.to_owned()]);
+    binding
+}
+
+fn apply_strategy(strategy: Option<&RolloutStrategy>) -> ApplyStrategy {
+    EffectiveApply::of(strategy.and_then(|strategy| strategy.apply_strategy.as_ref())).to_strategy()
+}
+
+fn roll(inputs: &BindingInputs<'_>, wanted: &[Wanted], now: Timestamp) -> RollingPlan {
+    let config = inputs.strategy.and_then(|strategy| strategy.rolling_update.as_ref());
+    let period = EffectiveRolling::of(config).unavailable_period;
+    let apply = apply_strategy(inputs.strategy);
+    let names: Vec<String> = wanted.iter().map(|binding| binding.next.name_any()).collect();
+    let bindings: Vec<RolloutBinding<'_>> = wanted
+        .iter()
+        .zip(&names)
+        .filter(|(binding, _)| !binding.gone)
+        .map(|(binding, name)| rollout_binding(inputs, &apply, binding, name, period, now))
+        .collect();
+    let view = RollingView {
+        bindings: &bindings,
+        target: target_count(inputs.policy, &bindings),
+        max_unavailable: config.and_then(|config| config.max_unavailable.as_ref()),
+        max_surge: config.and_then(|config| config.max_surge.as_ref()),
+    };
+    plan_rolling(&view, now)
+}
+
+fn rollout_binding<'a>(
+    inputs: &BindingInputs<'_>,
+    apply: &ApplyStrategy,
+    binding: &'a Wanted,
+    name: &'a str,
+    period: jiff::SignedDuration,
+    now: Timestamp,
+) -> RolloutBinding<'a> {
+    let spec = &binding.next.spec;
+    let current = digest_of(&binding.next, inputs.groups, inputs.latest);
+    let mut target = binding.next.clone();
+    retarget(inputs, apply, &mut target);
+    let same_content = current.is_some() && current == digest_of(&target, inputs.groups, inputs.latest);
+    let same_snapshot = spec.resource_snapshot_name == inputs.latest.name;
+    let quiet = windlass_rollout::touches_no_object(spec.apply_strategy.as_ref(), Some(apply));
+    let unreachable = inputs.unreachable.contains(&spec.target_cluster);
+    let readiness = match &binding.live {
+        // The spec as it is in the API server is what the status is about.
+        Some(live) => classify(
+            &ready::Facts {
+                binding: live,
+                desired_digest: digest_of(live, inputs.groups, inputs.latest),
+                unreachable,
+                unavailable_period: period,
+            },
+            now,
+        ),
+        None => ready::Readiness::InProgress,
+    };
+    RolloutBinding {
+        name,
+        cluster: &spec.target_cluster,
+        state: spec.state.clone(),
+        deleting: binding.next.metadata.deletion_timestamp.is_some(),
+        on_target: spec.resource_snapshot_name == inputs.latest.name && spec.apply_strategy.as_ref() == Some(apply),
+        settings_only: same_content || (same_snapshot && quiet),
+        readiness: match readiness {
+            ready::Readiness::Ready => Readiness::Ready,
+            ready::Readiness::ReadyAt(at) => Readiness::ReadyAt(at),
+            ready::Readiness::Failed(_) => Readiness::Failed,
+            ready::Readiness::Unreachable => Readiness::Unreachable,
+            ready::Readiness::InProgress => Readiness::InProgress,
+        },
+        previously_bound: !spec.resource_snapshot_name.is_empty(),
+    }
+}
+
+fn retarget(inputs: &BindingInputs<'_>, apply: &ApplyStrategy, binding: &mut ClusterResourceBinding) {
+    binding.spec.resource_snapshot_name.clone_from(&inputs.latest.name);
+    binding.spec.apply_strategy = Some(apply.clone());
+    binding.spec.state = BindingState::Bound;
+}
+
+fn apply_rolling(inputs: &BindingInputs<'_>, wanted: &mut [Wanted], rolling: &RollingPlan) {
+    let apply = apply_strategy(inputs.strategy);
+    for binding in wanted {
+        let name = binding.next.name_any();
+        if rolling.update.contains(&name) || rolling.bind.contains(&name) {
+            retarget(inputs, &apply, &mut binding.next);
+        } else if rolling.remove.contains(&name) {
+            binding.gone = true;
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The end of a placement: its bindings go first, each with what it placed; then its snapshots; then it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use windlass_api::binding::ClusterResourceBinding;
+use windlass_api::conditions::{PLACEMENT_DELETING, Stage, Status};
+use windlass_api::labels;
+use windlass_api::placement::ClusterResourcePlacement;
+use windlass_cluster::{ApiError, clock};
+use windlass_status::conditions::{NewCondition, find, set};
+
+use super::actor::Actor;
+use crate::world::BY_PLACEMENT;
+use crate::worker::Next;
+
+/// How many clusters are named in the message.
+const NAMED: usize = 5;
+
+impl Actor {
+    /// Takes the next step; every step is safe to repeat.
+    pub(super) async fn delete(&self, placement: &ClusterResourcePlacement) -> Result<Next, ApiError> {
+        let name = placement.name_any();
+        self.forget(&name);
+        let ours = |f: &String| f == labels::PLACEMENT_FINALIZER || f == labels::SCHEDULER_FINALIZER;
+        if !placement.finalizers().iter().any(ours) {
+            return Ok(Next::Event);
+        }
+        let bindings = self.world.bindings_of(&name);
+        if !bindings.is_empty() {
+            self.delete_bindings(&bindings).await?;
+            self.say_what_for(placement, &bindings).await?;
+            return Ok(Next::Event);
+        }
+        for snapshot in self.world.snapshots.by_index(BY_PLACEMENT, &name) {
+            self.writer.delete(&*snapshot).await?;
+            self.world.snapshots.observe_deleted(&snapshot);
+        }
+        for policy in self.world.policies.by_index(BY_PLACEMENT, &name) {
+            self.writer.delete(&*policy).await?;
+            self.world.policies.observe_deleted(&policy);
+        }
+        let mut changed = placement.clone();
+        changed.finalizers_mut().retain(|f| !ours(f));
+        match self.writer.replace(&changed).await {
+            Ok(_) | Err(ApiError::NotFound(_)) => Ok(Next::Event),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Asks for the deletion of bindings; what they placed is removed before they go.
+    pub(super) async fn delete_bindings(&self, bindings: &[Arc<ClusterResourceBinding>]) -> Result<(), ApiError> {
+        for binding in bindings.iter().filter(|b| b.metadata.deletion_timestamp.is_none()) {
+            self.writer.delete(&**binding).await?;
+        }
+        Ok(())
+    }
+
+    async fn say_what_for(
+        &self,
+        placement: &ClusterResourcePlacement,
+        bindings: &[Arc<ClusterResourceBinding>],
+    ) -> Result<(), ApiError> {
+        let waits: BTreeMap<&str, &str> = bindings
+            .iter()
+            .map(|binding| (binding.spec.target_cluster.as_str(), trouble(binding).unwrap_or("removing")))
+            .collect();
+        let named: Vec<String> =
+            waits.iter().take(NAMED).map(|(cluster, trouble)| format!("{cluster} ({trouble})")).collect();
+        let more = waits.len().saturating_sub(NAMED);
+        let tail = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let message = format!("Waiting for {} cluster(s) to remove what was placed: {}{tail}", waits.len(), named.join(", "));
+        let mut changed = placement.clone();
+        let list = changed.status.get_or_insert_default().conditions.get_or_insert_default();
+        let new = NewCondition {
+            type_: PLACEMENT_DELETING,
+            status: Status::True,
+            reason: "WaitingForClusters",
+            message,
+            observed_generation: placement.metadata.generation,
+        };
+        if set(list, new, clock::now()) {
+            let live = self.writer.replace_status(&changed).await?;
+            self.world.placements.observe(live);
+        }
+        Ok(())
+    }
+}
+
+/// What the removal of a binding waits for.
+fn trouble(binding: &ClusterResourceBinding) -> Option<&str> {
+    let list = binding.status.as_ref()?.conditions.as_deref()?;
+    let condition = find(list, Stage::WorkSynchronized.as_str())?;
+    (condition.status == "False").then_some(condition.message.as_str())
+}

@@ -1,0 +1,110 @@
+//! The status of a placement: rolled up from its bindings, written when it changed and no faster than
+//! the budget allows (design §5.3).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use windlass_aggregator::{
+    AggregateView, Aggregate, BindingView, Budget, ExternalUnset, Mode, Scheduling, SnapshotView, aggregate,
+    bindings_by_cluster,
+};
+use windlass_api::binding::ClusterResourceBinding;
+use windlass_api::placement::{ClusterResourcePlacement, ResourceIdentifier};
+use windlass_api::snapshot::ClusterDecision;
+use windlass_status::defaults::rollout_type;
+
+use super::bindings::digest_of;
+use super::snapshots::{Groups, LatestSnapshot};
+
+/// Bytes of status per second and placement.
+const RATE: u64 = 256 * 1024;
+/// Longest time for which a status is held back.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// What [`roll_up`] needs.
+pub struct StatusInputs<'a> {
+    /// The placement.
+    pub placement: &'a ClusterResourcePlacement,
+    /// What scheduling came to.
+    pub scheduling: Scheduling<'a>,
+    /// Its decisions, selected and not.
+    pub decisions: &'a [ClusterDecision],
+    /// Name of the latest policy snapshot.
+    pub policy_snapshot: &'a str,
+    /// Bindings as they are now.
+    pub bindings: &'a [Arc<ClusterResourceBinding>],
+    /// Names of the bindings that are held back.
+    pub held: &'a BTreeSet<String>,
+    /// Snapshot groups.
+    pub groups: &'a Groups,
+    /// The latest snapshot.
+    pub latest: &'a LatestSnapshot,
+    /// What is in the latest snapshot.
+    pub resources: &'a [ResourceIdentifier],
+    /// What is in other snapshots that all clusters may share.
+    pub others: &'a HashMap<String, Vec<ResourceIdentifier>>,
+    /// What External shows while clusters disagree.
+    pub external_unset: ExternalUnset,
+}
+
+/// Rolls the bindings up.
+#[must_use]
+pub fn roll_up(inputs: &StatusInputs<'_>, now: Timestamp) -> Aggregate {
+    let spec = &inputs.placement.spec;
+    let indexes: Vec<Option<String>> =
+        inputs.bindings.iter().map(|binding| index_of(inputs, &binding.spec.resource_snapshot_name)).collect();
+    let views = inputs.bindings.iter().zip(&indexes).map(|(binding, index)| BindingView {
+        binding,
+        desired_digest: digest_of(binding, inputs.groups, inputs.latest),
+        snapshot_index: index.as_deref(),
+        current_policy: binding.spec.scheduling_policy_snapshot_name == inputs.policy_snapshot,
+        held_back: inputs.held.contains(&binding.name_any()),
+    });
+    let bindings: BTreeMap<&str, BindingView<'_>> = bindings_by_cluster(views);
+    let index = inputs.latest.index.to_string();
+    let latest = SnapshotView { name: &inputs.latest.name, index: &index, resources: inputs.resources };
+    let resources_of = |name: &str| -> Option<&[ResourceIdentifier]> {
+        if name == inputs.latest.name {
+            return Some(inputs.resources);
+        }
+        inputs.others.get(name).map(Vec::as_slice)
+    };
+    let view = AggregateView {
+        generation: inputs.placement.metadata.generation.unwrap_or_default(),
+        strategy: rollout_type(spec.strategy.as_ref()),
+        mode: Mode::of(spec.strategy.as_ref().and_then(|strategy| strategy.apply_strategy.as_ref())),
+        policy: spec.policy.as_ref(),
+        previous: inputs.placement.status.as_ref(),
+        scheduling: inputs.scheduling,
+        decisions: inputs.decisions,
+        bindings: &bindings,
+        latest: (!inputs.latest.name.is_empty()).then_some(latest),
+        resources_of: &resources_of,
+        external_unset: inputs.external_unset,
+        budget: Budget { rest: size_of_rest(inputs.placement), ..Budget::default() },
+    };
+    aggregate(&view, now)
+}
+
+fn index_of(inputs: &StatusInputs<'_>, snapshot: &str) -> Option<String> {
+    if snapshot == inputs.latest.name && !snapshot.is_empty() {
+        return Some(inputs.latest.index.to_string());
+    }
+    inputs.groups.by_name(snapshot).map(|(index, _)| index.to_string())
+}
+
+/// Size of the object without its status, in bytes of JSON.
+fn size_of_rest(placement: &ClusterResourcePlacement) -> usize {
+    let spec = serde_json::to_vec(&placement.spec).map_or(0, |text| text.len());
+    let metadata = serde_json::to_vec(&placement.metadata).map_or(0, |text| text.len());
+    spec + metadata
+}
+
+/// How long after a status of that size the next one may be written.
+#[must_use]
+pub fn pause_after(size: usize) -> Duration {
+    Duration::from_micros(size as u64 * 1_000_000 / RATE).min(LONGEST)
+}

@@ -1,0 +1,289 @@
+//! The hub's picture of the world: caches over watches, with the indexes that the actors look things up by.
+//!
+//! Bindings are kept whole, for they are the durable state and the truth about clusters. Resource
+//! snapshots are kept as metadata: their content may be hundreds of KiB each, and only that of snapshots
+//! that some binding names is ever needed ([`crate::contents`]).
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::core::PartialObjectMeta;
+use kube::runtime::watcher;
+use kube::{Api, Client, ResourceExt};
+use windlass_api::binding::ClusterResourceBinding;
+use windlass_api::member::MemberCluster;
+use windlass_api::placement::ClusterResourcePlacement;
+use windlass_api::snapshot::{ClusterResourceSnapshot, ClusterSchedulingPolicySnapshot};
+use windlass_api::{labels, names};
+use windlass_cluster::{Cache, CacheOptions, Change, Index, Queue};
+
+use crate::placement::snapshots::SnapshotMeta;
+
+/// Index of bindings, snapshots and policies: the placement that they belong to.
+pub const BY_PLACEMENT: &str = "placement";
+/// Index of bindings: their cluster.
+pub const BY_CLUSTER: &str = "cluster";
+
+/// Which placements and bindings have to be looked at.
+#[derive(Clone, Default)]
+pub struct Queues {
+    /// Names of placements.
+    pub placements: Queue<String>,
+    /// Names of bindings, for delivery.
+    pub bindings: Queue<String>,
+    /// Names of member clusters.
+    pub clusters: Queue<String>,
+}
+
+/// See the module. Clones share everything.
+#[derive(Clone)]
+pub struct World {
+    /// Placements.
+    pub placements: Cache<ClusterResourcePlacement>,
+    /// Policy snapshots.
+    pub policies: Cache<ClusterSchedulingPolicySnapshot>,
+    /// Metadata of resource snapshots.
+    pub snapshots: Cache<SnapshotMeta>,
+    /// Bindings.
+    pub bindings: Cache<ClusterResourceBinding>,
+    /// Member clusters.
+    pub clusters: Cache<MemberCluster>,
+    /// Credentials of member clusters.
+    pub secrets: Cache<Secret>,
+    /// What has to be looked at.
+    pub queues: Queues,
+}
+
+impl World {
+    /// Starts the watches. Wait for [`Self::wait_synced`] before deciding anything.
+    #[must_use]
+    pub fn start(client: &Client, queues: Queues) -> Self {
+        let all = watcher::Config::default;
+        let bindings = Cache::start("bindings", Api::all(client.clone()), all(), binding_options(&queues));
+        let placements =
+            Cache::start("placements", Api::all(client.clone()), all(), placement_options(&queues));
+        let clusters = {
+            let options = cluster_options(&queues, placements.clone(), bindings.clone());
+            Cache::start("clusters", Api::all(client.clone()), all(), options)
+        };
+        Self {
+            policies: Cache::start("policies", Api::all(client.clone()), all(), policy_options(&queues)),
+            snapshots: Cache::start("snapshots", Api::all(client.clone()), all(), snapshot_options(&queues)),
+            secrets: Cache::start(
+                "credentials",
+                Api::namespaced(client.clone(), names::HUB_NAMESPACE),
+                all().labels(labels::CREDENTIALS_CLUSTER),
+                secret_options(&queues),
+            ),
+            placements,
+            bindings,
+            clusters,
+            queues,
+        }
+    }
+
+    /// Waits until every watch has delivered its first list: before that, absence means nothing.
+    pub async fn wait_synced(&self) {
+        futures::join!(
+            self.placements.wait_synced(),
+            self.policies.wait_synced(),
+            self.snapshots.wait_synced(),
+            self.bindings.wait_synced(),
+            self.clusters.wait_synced(),
+            self.secrets.wait_synced(),
+        );
+    }
+
+    /// Whether every watch has delivered its first list; otherwise which have not, and why.
+    pub fn unsynced(&self) -> Vec<String> {
+        let state = [
+            ("placements", self.placements.is_synced(), self.placements.last_error()),
+            ("policy snapshots", self.policies.is_synced(), self.policies.last_error()),
+            ("resource snapshots", self.snapshots.is_synced(), self.snapshots.last_error()),
+            ("bindings", self.bindings.is_synced(), self.bindings.last_error()),
+            ("member clusters", self.clusters.is_synced(), self.clusters.last_error()),
+            ("credentials", self.secrets.is_synced(), self.secrets.last_error()),
+        ];
+        state
+            .into_iter()
+            .filter(|(_, synced, _)| !synced)
+            .map(|(name, _, error)| match error {
+                Some(error) => format!("{name}: {error}"),
+                None => format!("{name}: not listed yet"),
+            })
+            .collect()
+    }
+
+    /// Bindings of a placement, by name.
+    #[must_use]
+    pub fn bindings_of(&self, placement: &str) -> Vec<Arc<ClusterResourceBinding>> {
+        self.bindings.by_index(BY_PLACEMENT, placement)
+    }
+
+    /// Ends the watches.
+    pub fn stop(&self) {
+        self.placements.stop();
+        self.policies.stop();
+        self.snapshots.stop();
+        self.bindings.stop();
+        self.clusters.stop();
+        self.secrets.stop();
+    }
+}
+
+/// The placement that a binding or snapshot belongs to.
+#[must_use]
+pub fn placement_of<K: kube::Resource>(object: &K) -> Option<String> {
+    object.labels().get(labels::PARENT_PLACEMENT).cloned()
+}
+
+fn enqueue(queue: &Queue<String>, key: String, initial: bool) {
+    if initial { queue.add_initial(key) } else { queue.add(key) }
+}
+
+fn enqueue_parents<K: kube::Resource>(queue: &Queue<String>, change: &Change<K>) {
+    // An object whose label was changed has two parents to tell.
+    let old = change.old.as_deref().and_then(placement_of);
+    let new = change.new.as_deref().and_then(placement_of);
+    if old != new && let Some(old) = old {
+        enqueue(queue, old, change.initial);
+    }
+    if let Some(new) = new.or_else(|| change.old.as_deref().and_then(placement_of)) {
+        enqueue(queue, new, change.initial);
+    }
+}
+
+fn placement_options(queues: &Queues) -> CacheOptions<ClusterResourcePlacement> {
+    let queue = queues.placements.clone();
+    CacheOptions {
+        on_change: Arc::new(move |change: &Change<ClusterResourcePlacement>| {
+            // A status that we wrote is no reason to look again.
+            let same_wish = matches!((&change.old, &change.new), (Some(old), Some(new))
+                if old.metadata.generation == new.metadata.generation
+                    && old.metadata.deletion_timestamp == new.metadata.deletion_timestamp
+                    && old.metadata.finalizers == new.metadata.finalizers
+                    && old.metadata.uid == new.metadata.uid
+                    && old.status == new.status);
+            if !same_wish {
+                enqueue(&queue, change.key.name.clone(), change.initial);
+            }
+        }),
+        ..Default::default()
+    }
+}
+
+fn policy_options(queues: &Queues) -> CacheOptions<ClusterSchedulingPolicySnapshot> {
+    let queue = queues.placements.clone();
+    CacheOptions {
+        indexes: vec![Index { name: BY_PLACEMENT, values: |object| placement_of(object).into_iter().collect() }],
+        on_change: Arc::new(move |change| enqueue_parents(&queue, change)),
+        ..Default::default()
+    }
+}
+
+fn snapshot_options(queues: &Queues) -> CacheOptions<PartialObjectMeta<ClusterResourceSnapshot>> {
+    let queue = queues.placements.clone();
+    CacheOptions {
+        indexes: vec![Index { name: BY_PLACEMENT, values: |object| placement_of(object).into_iter().collect() }],
+        on_change: Arc::new(move |change| enqueue_parents(&queue, change)),
+        ..Default::default()
+    }
+}
+
+fn binding_options(queues: &Queues) -> CacheOptions<ClusterResourceBinding> {
+    let queues = queues.clone();
+    CacheOptions {
+        indexes: vec![
+            Index { name: BY_PLACEMENT, values: |object| placement_of(object).into_iter().collect() },
+            Index { name: BY_CLUSTER, values: |object| vec![object.spec.target_cluster.clone()] },
+        ],
+        on_change: Arc::new(move |change: &Change<ClusterResourceBinding>| {
+            enqueue_parents(&queues.placements, change);
+            let spec_changed = match (&change.old, &change.new) {
+                (Some(old), Some(new)) => {
+                    old.spec != new.spec
+                        || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+                        || old.metadata.uid != new.metadata.uid
+                        // Somebody else wrote the status: it has to be told right again.
+                        || old.status != new.status
+                }
+                _ => true,
+            };
+            if spec_changed {
+                enqueue(&queues.bindings, change.key.name.clone(), change.initial);
+            }
+            // A cluster that leaves waits for its last binding.
+            if let (Some(old), None) = (&change.old, &change.new) {
+                queues.clusters.add(old.spec.target_cluster.clone());
+            }
+        }),
+        ..Default::default()
+    }
+}
+
+fn cluster_options(
+    queues: &Queues,
+    placements: Cache<ClusterResourcePlacement>,
+    bindings: Cache<ClusterResourceBinding>,
+) -> CacheOptions<MemberCluster> {
+    let queues = queues.clone();
+    CacheOptions {
+        on_change: Arc::new(move |change: &Change<MemberCluster>| {
+            enqueue(&queues.clusters, change.key.name.clone(), change.initial);
+            let (old, new) = (change.old.as_deref(), change.new.as_deref());
+            if delivery_differs(old, new) {
+                for binding in bindings.by_index(BY_CLUSTER, &change.key.name) {
+                    enqueue(&queues.bindings, binding.name_any(), change.initial);
+                }
+            }
+            if scheduling_differs(old, new) {
+                for placement in placements.list() {
+                    enqueue(&queues.placements, placement.name_any(), change.initial);
+                }
+            }
+        }),
+        ..Default::default()
+    }
+}
+
+fn delivery_differs(old: Option<&MemberCluster>, new: Option<&MemberCluster>) -> bool {
+    let (Some(old), Some(new)) = (old, new) else { return true };
+    old.annotations() != new.annotations()
+        || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+}
+
+/// Whether a change of a cluster can change where anything goes. Heartbeats and the time of an
+/// observation can't.
+fn scheduling_differs(old: Option<&MemberCluster>, new: Option<&MemberCluster>) -> bool {
+    let (Some(old), Some(new)) = (old, new) else { return true };
+    let facts = |cluster: &MemberCluster| {
+        let status = cluster.status.clone().unwrap_or_default();
+        let properties: Vec<(String, String)> = status
+            .properties
+            .unwrap_or_default()
+            .into_iter()
+            .map(|(name, property)| (name, property.value))
+            .collect();
+        let usage = status.resource_usage.map(|usage| (usage.capacity, usage.allocatable, usage.available));
+        let agents: Vec<_> = status.agent_status.unwrap_or_default().into_iter().map(|a| (a.type_, a.conditions)).collect();
+        (properties, usage, agents)
+    };
+    old.labels() != new.labels()
+        || old.spec.taints != new.spec.taints
+        || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+        || facts(old) != facts(new)
+}
+
+fn secret_options(queues: &Queues) -> CacheOptions<Secret> {
+    let queue = queues.clusters.clone();
+    CacheOptions {
+        on_change: Arc::new(move |change: &Change<Secret>| {
+            for secret in [&change.old, &change.new].into_iter().flatten() {
+                if let Some(cluster) = secret.labels().get(labels::CREDENTIALS_CLUSTER) {
+                    enqueue(&queue, cluster.clone(), change.initial);
+                }
+            }
+        }),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,451 @@
+//! Invariant I1, the surge limit, progress and calm, in worlds where anything may happen.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use windlass_api::binding::BindingState::{self, Bound, Scheduled, Unscheduled};
+use windlass_rollout::Readiness::{Failed, InProgress, Ready, ReadyAt, Unreachable};
+use windlass_rollout::{Readiness, RollingPlan, RollingView, RolloutBinding, plan_rolling};
+
+/// What comes of a version where it is applied.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Quality {
+    Good,
+    Untrackable,
+    Stuck,
+    Bad,
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    name: String,
+    reachable: bool,
+    /// Whether the resources serve there, whatever anyone knows.
+    serving: bool,
+    /// They don't because of an update or removal of ours.
+    disturbed: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Binding {
+    name: String,
+    member: usize,
+    state: BindingState,
+    deleting: bool,
+    was_bound: bool,
+    version: usize,
+    /// Last report; what is shown while the member is reachable.
+    report: Readiness,
+    /// Told to the member yet; waits while it isn't reachable.
+    delivered: bool,
+}
+
+#[derive(Clone, Debug)]
+struct World {
+    now: Timestamp,
+    members: Vec<Member>,
+    bindings: Vec<Binding>,
+    versions: Vec<Quality>,
+    wanted: usize,
+    max_unavailable: usize,
+    max_surge: usize,
+    serial: usize,
+    /// The clusters never changed, so that every disturbed one counts against the budget.
+    in_place: bool,
+}
+
+impl World {
+    fn new(size: usize, wanted: usize, max_unavailable: usize, max_surge: usize) -> Self {
+        let mut world = World {
+            now: Timestamp::UNIX_EPOCH,
+            members: (0..size)
+                .map(|i| Member {
+                    name: format!("m{i:02}"),
+                    reachable: true,
+                    serving: false,
+                    disturbed: false,
+                })
+                .collect(),
+            bindings: Vec::new(),
+            versions: vec![Quality::Good],
+            wanted,
+            max_unavailable,
+            max_surge,
+            serial: 0,
+            in_place: true,
+        };
+        for member in 0..wanted {
+            world.schedule(member);
+        }
+        world
+    }
+
+    fn latest(&self) -> usize {
+        self.versions.len() - 1
+    }
+
+    fn schedule(&mut self, member: usize) {
+        self.serial += 1;
+        self.bindings.push(Binding {
+            name: format!("b{:03}", self.serial),
+            member,
+            state: Scheduled,
+            deleting: false,
+            was_bound: false,
+            version: 0,
+            report: InProgress,
+            delivered: false,
+        });
+    }
+
+    fn readiness(&self, binding: &Binding) -> Readiness {
+        if self.members[binding.member].reachable {
+            binding.report
+        } else {
+            Unreachable
+        }
+    }
+
+    fn plan(&self) -> RollingPlan {
+        let bindings: Vec<_> = self
+            .bindings
+            .iter()
+            .map(|b| RolloutBinding {
+                name: &b.name,
+                cluster: &self.members[b.member].name,
+                state: b.state.clone(),
+                deleting: b.deleting,
+                on_target: b.state == Bound && b.version == self.latest(),
+                settings_only: false,
+                readiness: self.readiness(b),
+                previously_bound: b.state == Unscheduled && b.was_bound,
+            })
+            .collect();
+        let number = |n: usize| IntOrString::Int(i32::try_from(n).unwrap_or(i32::MAX));
+        let view = RollingView {
+            bindings: &bindings,
+            target: self.wanted,
+            max_unavailable: Some(&number(self.max_unavailable)),
+            max_surge: Some(&number(self.max_surge)),
+        };
+        plan_rolling(&view, self.now)
+    }
+
+    fn is_ready(&self, binding: &Binding) -> bool {
+        match self.readiness(binding) {
+            Ready => true,
+            ReadyAt(at) => at <= self.now,
+            _ => false,
+        }
+    }
+
+    /// Members known to serve, by the test's own account.
+    fn available(&self) -> BTreeSet<usize> {
+        let leaving: BTreeSet<_> = self
+            .bindings
+            .iter()
+            .filter(|b| b.deleting)
+            .map(|b| b.member)
+            .collect();
+        self.bindings
+            .iter()
+            .filter(|b| !b.deleting && b.was_bound && self.is_ready(b))
+            .map(|b| b.member)
+            .filter(|m| !leaving.contains(m))
+            .collect()
+    }
+
+    /// Bindings that carry or may carry the resources and can be counted on to matter.
+    fn loads(&self) -> usize {
+        let counts = |b: &&Binding| {
+            let going = b.deleting || b.state == Unscheduled;
+            b.was_bound
+                && match self.readiness(b) {
+                    Failed => false,
+                    Unreachable => !going,
+                    _ => true,
+                }
+        };
+        self.bindings.iter().filter(counts).count()
+    }
+
+    /// The member learns what is wanted of it.
+    fn deliver(&mut self, index: usize) {
+        let binding = &mut self.bindings[index];
+        let member = &mut self.members[binding.member];
+        if binding.delivered || !member.reachable {
+            return;
+        }
+        binding.delivered = true;
+        if member.serving {
+            member.serving = false;
+            member.disturbed = true;
+        }
+    }
+
+    /// Plans, checks and acts.
+    fn step(&mut self) -> RollingPlan {
+        let plan = self.plan();
+        let available = self.available();
+        let loads = self.loads();
+        let mut disturbed = BTreeSet::new();
+        let (latest, reachable): (usize, Vec<bool>) = (
+            self.latest(),
+            self.members.iter().map(|m| m.reachable).collect(),
+        );
+        let mut deliver = Vec::new();
+        for (index, b) in self.bindings.iter_mut().enumerate() {
+            let (update, bind, remove) = (
+                plan.update.contains(&b.name),
+                plan.bind.contains(&b.name),
+                plan.remove.contains(&b.name),
+            );
+            if update || remove {
+                disturbed.insert(b.member);
+            }
+            if update || bind {
+                assert!(!b.deleting && b.state == if update { Bound } else { Scheduled });
+                b.state = Bound;
+                b.was_bound = true;
+                b.version = latest;
+                b.report = InProgress;
+                b.delivered = false;
+            }
+            if remove {
+                assert!(b.state == Unscheduled && !b.deleting);
+                b.deleting = true;
+                b.delivered = !b.was_bound;
+            }
+            if (update || bind || remove) && reachable[b.member] {
+                deliver.push(index);
+            }
+        }
+        for index in deliver {
+            self.deliver(index);
+        }
+        let lost = available.intersection(&disturbed).count();
+        let floor = self.wanted.saturating_sub(self.max_unavailable);
+        assert!(
+            lost == 0 || available.len() - lost >= floor,
+            "I1: {plan:?} in {self:?}"
+        );
+        if !plan.bind.is_empty() {
+            let limit = self.wanted + self.max_surge;
+            assert!(
+                self.loads() <= limit.max(loads),
+                "surge: {plan:?} in {self:?}"
+            );
+        }
+        if self.in_place {
+            let ours = self.members.iter().filter(|m| m.disturbed).count();
+            assert!(
+                ours <= self.max_unavailable,
+                "I1 in place: {plan:?} in {self:?}"
+            );
+        }
+        plan
+    }
+
+    /// A step, and no second one: the first spends the whole budget.
+    fn settle(&mut self) {
+        self.step();
+        let again = self.step();
+        let RollingPlan {
+            update,
+            bind,
+            remove,
+            ..
+        } = &again;
+        assert!(
+            update.is_empty() && bind.is_empty() && remove.is_empty(),
+            "{again:?} in {self:?}"
+        );
+    }
+
+    /// The member reports on what it was told.
+    fn report(&mut self, index: usize, quality: Quality) {
+        let b = &mut self.bindings[index];
+        let member = &mut self.members[b.member];
+        if b.state == Scheduled || b.deleting || !b.delivered || !member.reachable {
+            return;
+        }
+        match quality {
+            Quality::Good => b.report = Ready,
+            Quality::Untrackable => b.report = ReadyAt(self.now + SignedDuration::from_secs(60)),
+            Quality::Stuck => b.report = InProgress,
+            Quality::Bad => b.report = Failed,
+        }
+        member.serving = matches!(quality, Quality::Good | Quality::Untrackable);
+        member.disturbed &= !member.serving;
+    }
+
+    /// The finalizer of a binding that is being deleted goes.
+    fn finish(&mut self, index: usize) {
+        let (member, deleting) = (self.bindings[index].member, self.bindings[index].deleting);
+        if deleting && self.members[member].reachable {
+            self.deliver(index);
+            self.members[member].serving = false;
+            self.members[member].disturbed = false;
+            self.bindings.remove(index);
+        }
+    }
+
+    /// Another member takes the place of one.
+    fn swap(&mut self, index: usize, member: usize) {
+        let free = self
+            .bindings
+            .iter()
+            .all(|b| b.member != member || b.deleting);
+        let b = &mut self.bindings[index];
+        if free && !b.deleting && b.state != Unscheduled {
+            b.state = Unscheduled;
+            self.in_place = false;
+            self.schedule(member);
+        }
+    }
+
+    fn happen(&mut self, kind: u8, index: usize) {
+        let size = self.members.len();
+        let pick = index % self.bindings.len();
+        let quality = self.versions[self.bindings[pick].version];
+        match kind {
+            0..=5 => self.report(pick, quality),
+            6 => self.members[index % size].reachable = false,
+            7 | 8 => {
+                self.members[index % size].reachable = true;
+                for i in 0..self.bindings.len() {
+                    if self.bindings[i].member == index % size {
+                        self.deliver(i);
+                    }
+                }
+            }
+            9 => self.versions.push(match index % 6 {
+                0..=2 => Quality::Good,
+                3 => Quality::Untrackable,
+                4 => Quality::Stuck,
+                _ => Quality::Bad,
+            }),
+            // Of its own accord.
+            10 => self.report(
+                pick,
+                if index.is_multiple_of(2) {
+                    Quality::Stuck
+                } else {
+                    Quality::Bad
+                },
+            ),
+            11 | 12 => self.finish(pick),
+            13 => self.now += SignedDuration::from_secs(40),
+            _ => {
+                if self.wanted < size {
+                    self.swap(pick, index % size);
+                }
+            }
+        }
+    }
+
+    /// From now on all goes well: everything is reachable and the wanted version works. What old
+    /// versions left behind stays as it is.
+    fn heal(&mut self) {
+        for i in 0..self.members.len() {
+            self.members[i].reachable = true;
+        }
+        if self.latest() == 0 || self.versions[self.latest()] != Quality::Good {
+            self.versions.push(Quality::Good);
+        }
+        for i in 0..self.bindings.len() {
+            self.deliver(i);
+        }
+        for _ in 0..20 * self.bindings.len() + 20 {
+            self.settle();
+            self.now += SignedDuration::from_secs(61);
+            for i in (0..self.bindings.len()).rev() {
+                if self.bindings[i].version == self.latest() {
+                    self.report(i, Quality::Good);
+                }
+                self.finish(i);
+            }
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.bindings.len() == self.wanted
+            && self.bindings.iter().all(|b| {
+                b.state == Bound && b.version == self.latest() && b.report == Ready && !b.deleting
+            })
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 400,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn never_more_than_the_budget_and_always_to_the_end(
+        wanted in 1..9_usize,
+        spare in 0..4_usize,
+        max_unavailable in 1..4_usize,
+        max_surge in 0..4_usize,
+        events in vec((0..15_u8, any::<u16>()), 0..150),
+    ) {
+        let mut world = World::new(wanted + spare, wanted, max_unavailable, max_surge);
+        world.settle();
+        for (kind, index) in events {
+            world.happen(kind, usize::from(index));
+            world.settle();
+        }
+        world.heal();
+        prop_assert!(world.is_done(), "{world:#?}");
+        let calm = world.plan();
+        prop_assert_eq!(calm, RollingPlan::default());
+    }
+
+    #[test]
+    fn without_unavailability_clusters_can_still_be_replaced(
+        wanted in 1..6_usize,
+        max_surge in 1..4_usize,
+        swaps in vec((any::<u16>(), any::<u16>()), 0..12),
+    ) {
+        let mut world = World::new(wanted * 2 + 2, wanted, 0, max_surge);
+        world.settle();
+        for i in 0..world.bindings.len() {
+            world.report(i, Quality::Good);
+        }
+        for (from, to) in swaps {
+            let (from, to) = (usize::from(from) % world.bindings.len(), usize::from(to) % world.members.len());
+            world.swap(from, to);
+            world.settle();
+        }
+        for _ in 0..100 {
+            world.settle();
+            for i in (0..world.bindings.len()).rev() {
+                world.report(i, Quality::Good);
+                world.finish(i);
+            }
+        }
+        prop_assert!(world.is_done(), "{world:#?}");
+    }
+
+    #[test]
+    fn order_does_not_matter(
+        events in vec((0..15_u8, any::<u16>()), 0..60),
+        turn in any::<usize>(),
+    ) {
+        let mut world = World::new(8, 6, 2, 1);
+        for (kind, index) in events {
+            world.happen(kind, usize::from(index));
+            let mut turned = world.clone();
+            let len = turned.bindings.len();
+            turned.bindings.rotate_left(turn % len);
+            turned.bindings.reverse();
+            prop_assert_eq!(turned.plan(), world.plan());
+            world.step();
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! PickN: the best N clusters, in one pass.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use windlass_api::binding::BindingState;
+use windlass_api::snapshot::ClusterDecision;
+
+use crate::affinity::Preferred;
+use crate::context::{Context, Fit};
+use crate::eligibility::after;
+use crate::reason;
+use crate::schedule::{Schedule, outcome};
+use crate::spread::{Signature, Spread};
+use crate::view::ExistingBinding;
+
+/// A cluster that may be picked. The derived order is the order of picking for clusters that spread
+/// alike: the last is the best.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate<'a> {
+    /// Not so for a cluster of an earlier policy with a passing trouble: better than nothing, and worse
+    /// than any other.
+    eligible: bool,
+    /// Sum over the preferred terms.
+    affinity: i32,
+    /// An earlier policy selected it; so staying moves nothing.
+    obsolete: bool,
+    /// Ties go to the larger name, as with the peer. The inverse of trimming.
+    name: &'a str,
+    /// How long it stays eligible if nothing more is heard of it.
+    until: Timestamp,
+    /// Why it isn't eligible.
+    trouble: Option<String>,
+}
+
+/// The candidates by signature, the best of each last.
+type Pool<'a> = BTreeMap<Signature, Vec<Candidate<'a>>>;
+
+/// Keeps what this policy has selected, trims it when N shrank, else fills up with the best.
+///
+/// Every pick counts for the topology spread of the next, so a batch never has to be cut up. Order:
+/// spread score, affinity score, selected under an earlier policy, larger name.
+pub(crate) fn pick_n(context: &Context<'_>) -> Schedule {
+    let number = context
+        .policy
+        .and_then(|p| p.number_of_clusters)
+        .and_then(|n| usize::try_from(n).ok());
+    let mut present: Vec<_> = context.present().collect();
+    // Nothing is undone on the strength of a number that is missing.
+    let wanted = number.unwrap_or(present.len());
+    trim(&mut present, wanted);
+    let mut selected: Vec<_> = present
+        .iter()
+        .map(|b| reason::picked(b.cluster, b.score.unwrap_or_default()))
+        .collect();
+
+    let mut spread = Spread::new(
+        context
+            .policy
+            .and_then(|p| p.topology_spread_constraints.as_deref())
+            .unwrap_or_default(),
+        &context.clusters,
+    );
+    for cluster in present.iter().filter_map(|b| context.cluster(b.cluster)) {
+        let signature = spread.signature(cluster);
+        spread.add(&signature);
+    }
+    let taken: BTreeSet<&str> = present.iter().map(|b| b.cluster).collect();
+    let (mut pool, mut filtered) = candidates(context, &spread, &taken);
+    while selected.len() < wanted {
+        let Some((candidate, signature, score)) = take_best(&mut pool, &spread) else {
+            break;
+        };
+        spread.add(&signature);
+        selected.push(reason::picked(
+            candidate.name,
+            reason::score(candidate.affinity, score),
+        ));
+    }
+
+    let (mut unselected, wake_at) = leftovers(pool, &spread, &mut filtered);
+    unselected.append(&mut filtered);
+    let outcome = match number {
+        Some(wanted) => outcome(selected.len(), wanted),
+        None => (false, reason::number_missing(selected.len())),
+    };
+    Schedule {
+        wake_at,
+        ..Schedule::new(selected, unselected, outcome)
+    }
+}
+
+/// Drops bindings until `wanted` are left: scheduled ones before bound ones, then the lowest score, then
+/// the smaller name.
+fn trim(present: &mut Vec<&ExistingBinding<'_>>, wanted: usize) {
+    present.sort_by_key(|b| {
+        (
+            b.state == BindingState::Bound,
+            b.score.map(|s| (s.topology_spread_score, s.affinity_score)),
+            b.cluster,
+        )
+    });
+    let excess = present.len().saturating_sub(wanted);
+    present.drain(..excess);
+}
+
+/// Splits the clusters that aren't taken into those that may be picked and those that a filter rejects.
+fn candidates<'a>(
+    context: &Context<'a>,
+    spread: &Spread<'a>,
+    taken: &BTreeSet<&str>,
+) -> (Pool<'a>, Vec<ClusterDecision>) {
+    let preferred = Preferred::new(context.policy, &context.clusters);
+    let mut pool = Pool::new();
+    let mut filtered = Vec::new();
+    for cluster in context.clusters.iter().filter(|c| !taken.contains(c.name)) {
+        let obsolete = context.is_obsolete(cluster.name);
+        let (until, trouble) = match context.fit(cluster) {
+            Fit::Fits(until) => (until, None),
+            Fit::Paused(why) if obsolete => (Timestamp::MAX, Some(why)),
+            Fit::Paused(why) | Fit::Unfit(why) => {
+                filtered.push(reason::filtered(cluster.name, &why));
+                continue;
+            }
+        };
+        let candidate = Candidate {
+            eligible: trouble.is_none(),
+            affinity: preferred.score(cluster),
+            obsolete,
+            name: cluster.name,
+            until,
+            trouble,
+        };
+        pool.entry(spread.signature(cluster))
+            .or_default()
+            .push(candidate);
+    }
+    for group in pool.values_mut() {
+        group.sort_unstable();
+    }
+    (pool, filtered)
+}
+
+/// Takes the best candidate that breaks no hard constraint. Only the best of each signature is looked
+/// at: within one, the spread scores are equal.
+fn take_best<'a>(
+    pool: &mut Pool<'a>,
+    spread: &Spread<'a>,
+) -> Option<(Candidate<'a>, Signature, i32)> {
+    let (signature, score) = pool
+        .iter()
+        .filter_map(|(signature, group)| {
+            let score = spread.score(signature).ok()?;
+            let best = group.last()?;
+            let rank = (
+                best.eligible,
+                score,
+                best.affinity,
+                best.obsolete,
+                best.name,
+            );
+            Some((rank, signature, score))
+        })
+        .max_by_key(|(rank, ..)| *rank)
+        .map(|(_, signature, score)| (signature.clone(), score))?;
+    let candidate = pool.get_mut(&signature)?.pop()?;
+    Some((candidate, signature, score))
+}
+
+/// The runners-up, best first, and when the first of them stops being one. What breaks a constraint or
+/// isn't eligible joins `filtered`, which stays sorted by name.
+fn leftovers(
+    pool: Pool<'_>,
+    spread: &Spread<'_>,
+    filtered: &mut Vec<ClusterDecision>,
+) -> (Vec<ClusterDecision>, Option<Timestamp>) {
+    let mut runners_up = Vec::new();
+    let mut wake_at: Option<Timestamp> = None;
+    for (signature, group) in pool {
+        let score = spread.score(&signature);
+        for candidate in group {
+            match (&candidate.trouble, score) {
+                (Some(why), _) => filtered.push(reason::filtered(candidate.name, why)),
+                (None, Err(constraint)) => filtered.push(reason::filtered(
+                    candidate.name,
+                    &reason::topology(constraint),
+                )),
+                (None, Ok(score)) => {
+                    runners_up.push((score, candidate.affinity, candidate.name));
+                    // At the last moment itself it still is one.
+                    let end = after(candidate.until, SignedDuration::from_secs(1));
+                    wake_at = Some(wake_at.map_or(end, |known| known.min(end)));
+                }
+            }
+        }
+    }
+    filtered.sort_by(|a, b| a.cluster_name.cmp(&b.cluster_name));
+    runners_up.sort_unstable();
+    let decisions = runners_up
+        .into_iter()
+        .rev()
+        .map(|(score, affinity, name)| reason::outscored(name, affinity, score))
+        .collect();
+    (decisions, wake_at)
+}
