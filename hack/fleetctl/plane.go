@@ -51,7 +51,9 @@ func (f *fleet) startMember(ctx context.Context, name string, number int) error 
 	if err != nil {
 		return err
 	}
-	manager, err := f.startControllerManager(p, memberControllers)
+	// While its API server is stopped or paused, no node's lease is renewed. The node controller would take
+	// the nodes for lost and mark their Pods unready, and kwok, unlike a kubelet, never marks them ready again.
+	manager, err := f.startControllerManager(p, memberControllers, "--node-monitor-grace-period=24h")
 	if err != nil {
 		return err
 	}
@@ -127,8 +129,8 @@ func (f *fleet) apiServerCommand(p *plane, port int) []string {
 	}
 }
 
-func (f *fleet) startControllerManager(p *plane, controllers string) (*process, error) {
-	return startProcess(f.dir, p.name+"-controller-manager", []string{
+func (f *fleet) startControllerManager(p *plane, controllers string, flags ...string) (*process, error) {
+	return startProcess(f.dir, p.name+"-controller-manager", append([]string{
 		f.programs.path("kube-controller-manager"), "--kubeconfig=" + kubeconfigFile(f.dir, p.name),
 		"--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port=0",
 		"--controllers=" + controllers, "--use-service-account-credentials=false",
@@ -136,7 +138,7 @@ func (f *fleet) startControllerManager(p *plane, controllers string) (*process, 
 		"--root-ca-file=" + filepath.Join(p.dir, "ca.crt"),
 		// Tests make bursts that the default of 20 a second would stretch.
 		"--kube-api-qps=200", "--kube-api-burst=400",
-	})
+	}, flags...))
 }
 
 const nodesPerMember = 2

@@ -1,9 +1,68 @@
 //! The CustomResourceDefinitions, in controller-gen's form.
+//!
+//! The types say what the schema is; [`normalise`] brings it into the form that Go tools generate, so that
+//! the two can be compared; [`rules`] adds what only CEL can say. Both served versions get the same schema.
+
+mod normalise;
+mod rules;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_core::CustomResourceExt;
+use serde_json::{Value, json};
 
-/// Every CRD of the API, in a fixed order.
-#[must_use]
-pub fn all_crds() -> Vec<CustomResourceDefinition> {
-    Vec::new()
+use crate::binding::ClusterResourceBinding;
+use crate::member::MemberCluster;
+use crate::placement::ClusterResourcePlacement;
+use crate::snapshot::{ClusterResourceSnapshot, ClusterSchedulingPolicySnapshot};
+use crate::work::AppliedWork;
+use crate::{SERVED_VERSIONS, STORAGE_VERSION};
+
+/// Every CRD of the API as JSON, in a fixed order.
+///
+/// # Errors
+/// When a type has no schema that can be serialised, which a test rules out.
+pub fn all_crds() -> Result<Vec<Value>, serde_json::Error> {
+    [
+        MemberCluster::crd(),
+        ClusterResourcePlacement::crd(),
+        ClusterSchedulingPolicySnapshot::crd(),
+        ClusterResourceSnapshot::crd(),
+        ClusterResourceBinding::crd(),
+        AppliedWork::crd(),
+    ]
+    .into_iter()
+    .map(finished)
+    .collect()
+}
+
+/// The CRD that a member needs.
+///
+/// # Errors
+/// As [`all_crds`].
+pub fn applied_work() -> Result<Value, serde_json::Error> {
+    finished(AppliedWork::crd())
+}
+
+fn finished(crd: CustomResourceDefinition) -> Result<Value, serde_json::Error> {
+    let mut crd = serde_json::to_value(crd)?;
+    let kind = crd["spec"]["names"]["kind"].as_str().unwrap_or_default().to_owned();
+    let mut version = crd["spec"]["versions"][0].take();
+    let schema = &mut version["schema"]["openAPIV3Schema"];
+    normalise::schema(schema);
+    normalise::root(schema);
+    rules::add(&kind, schema);
+    let versions: Vec<Value> = SERVED_VERSIONS
+        .iter()
+        .map(|name| {
+            let mut version = version.clone();
+            version["name"] = json!(name);
+            version["served"] = json!(true);
+            version["storage"] = json!(*name == STORAGE_VERSION);
+            version
+        })
+        .collect();
+    crd["spec"]["versions"] = Value::Array(versions);
+    crd["spec"]["names"]["listKind"] = json!(format!("{kind}List"));
+    crd["spec"]["conversion"] = json!({ "strategy": "None" });
+    Ok(crd)
 }

@@ -1,0 +1,125 @@
+//! CEL rules, by the ids of the reference (API §2.12). Rules that belong to one small type stand at it.
+
+use serde_json::{Value, json};
+
+/// A rule: kind, where it stands, expression, message.
+type Row = (&'static str, &'static str, &'static str, &'static str);
+
+const NAMESPACE: &str = "x.group == '' && x.version == 'v1' && x.kind == 'Namespace'";
+
+const ROWS: [Row; 12] = [
+    // N1
+    ("MemberCluster", "", "size(self.metadata.name) < 64", "metadata.name must be shorter than 64 characters"),
+    // P1
+    ("ClusterResourcePlacement", "/properties/spec", "!(has(oldSelf.policy) && !has(self.policy))", "policy cannot be removed once set"),
+    // P2
+    (
+        "ClusterResourcePlacement",
+        "/properties/spec",
+        "!has(self.statusReportingScope) || self.statusReportingScope != 'NamespaceAccessible' || size(self.resourceSelectors.filter(x, x.kind == 'Namespace')) == 1",
+        "when statusReportingScope is NamespaceAccessible, resourceSelectors must have exactly one Namespace selector",
+    ),
+    // P3
+    (
+        "ClusterResourcePlacement",
+        "/properties/spec",
+        "!has(oldSelf.statusReportingScope) || (has(self.statusReportingScope) && self.statusReportingScope == oldSelf.statusReportingScope)",
+        "statusReportingScope is immutable",
+    ),
+    // P4, P5, P6 are made below: they share an expression.
+    // P7
+    (
+        "ClusterResourcePlacement",
+        "/properties/spec/properties/resourceSelectors",
+        "self.all(x, !(has(x.name) && x.name != '' && has(x.labelSelector)))",
+        "name and labelSelector of a resourceSelector are mutually exclusive",
+    ),
+    // P8
+    (
+        "ClusterResourcePlacement",
+        "/properties/spec/properties/policy",
+        "self.placementType == oldSelf.placementType",
+        "placementType is immutable",
+    ),
+    // P9
+    (
+        "ClusterResourcePlacement",
+        "/properties/spec/properties/policy",
+        "self.placementType != 'PickFixed' || !has(self.affinity)",
+        "affinity is not allowed when placementType is PickFixed",
+    ),
+    (
+        "ClusterResourcePlacement",
+        "/properties/spec/properties/policy",
+        "self.placementType != 'PickFixed' || (!has(self.numberOfClusters) && !has(self.topologySpreadConstraints) && !has(self.tolerations))",
+        "numberOfClusters, topologySpreadConstraints and tolerations are not allowed when placementType is PickFixed",
+    ),
+    // P10
+    (
+        "ClusterResourcePlacement",
+        "/properties/spec/properties/policy",
+        "self.placementType != 'PickAll' || !has(self.clusterNames)",
+        "clusterNames is not allowed when placementType is PickAll",
+    ),
+    (
+        "ClusterResourcePlacement",
+        "/properties/spec/properties/policy",
+        "self.placementType != 'PickAll' || (!has(self.numberOfClusters) && !has(self.topologySpreadConstraints))",
+        "numberOfClusters and topologySpreadConstraints are not allowed when placementType is PickAll",
+    ),
+    // P11
+    (
+        "ClusterResourcePlacement",
+        "/properties/spec/properties/policy",
+        "self.placementType != 'PickN' || !has(self.clusterNames)",
+        "clusterNames is not allowed when placementType is PickN",
+    ),
+    (
+        "ClusterResourcePlacement",
+        "/properties/spec/properties/policy",
+        "self.placementType != 'PickN' || has(self.numberOfClusters)",
+        "numberOfClusters is required when placementType is PickN",
+    ),
+];
+
+/// Adds the rules of a kind to its schema.
+pub fn add(kind: &str, schema: &mut Value) {
+    for (_, path, rule, message) in ROWS.iter().filter(|(of, ..)| *of == kind) {
+        push(schema, path, rule, message);
+    }
+    if kind == "ClusterResourcePlacement" {
+        let scoped = format!("{NAMESPACE} && x.selectionScope == 'NamespaceWithResourceSelectors'");
+        let path = "/properties/spec";
+        // P4
+        push(
+            schema,
+            path,
+            &format!("size(self.resourceSelectors.filter(x, {scoped})) <= 1"),
+            "at most one resourceSelector may have selectionScope NamespaceWithResourceSelectors",
+        );
+        // P5
+        push(
+            schema,
+            path,
+            &format!("self.resourceSelectors.filter(x, {scoped}).all(x, has(x.name) && x.name != '' && !has(x.labelSelector))"),
+            "a resourceSelector with selectionScope NamespaceWithResourceSelectors needs a name and no labelSelector",
+        );
+        // P6
+        push(
+            schema,
+            path,
+            &format!(
+                "!self.resourceSelectors.exists(x, {scoped}) || size(self.resourceSelectors.filter(x, {NAMESPACE})) == 1"
+            ),
+            "a resourceSelector with selectionScope NamespaceWithResourceSelectors must be the only Namespace selector",
+        );
+    }
+}
+
+fn push(schema: &mut Value, path: &str, rule: &str, message: &str) {
+    let Some(Value::Object(node)) = schema.pointer_mut(path) else { return };
+    let rules = node.entry("x-kubernetes-validations").or_insert_with(|| json!([]));
+    if let Value::Array(rules) = rules {
+        rules.push(json!({ "rule": rule, "message": message }));
+    }
+}

@@ -1,0 +1,432 @@
+//! Member clusters in push mode: connected, watched over, and let go in order.
+//!
+//! One look at a cluster (re-)connects it when its Secret has changed, probes it, renews its token, and
+//! writes its status when that says something new. Liveness is kept in memory, measured with the
+//! monotonic clock; after a restart no cluster is unhealthy before one full threshold (design §5.21).
+
+pub mod leave;
+pub mod status;
+pub mod usage;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use dashmap::DashMap;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod, Secret};
+use kube::runtime::watcher;
+use kube::{Api, Client, ResourceExt};
+use prometheus::{IntGaugeVec, Opts, Registry};
+use windlass_api::member::MemberCluster;
+use windlass_api::{labels, names};
+use windlass_cluster::clock::{self, Instant};
+use windlass_cluster::{
+    ApiError, Cache, CacheOptions, ConnectOptions, ObjectKey, RequestCounter, Writer, connect, parse_stored_kubeconfig,
+};
+use windlass_member::{Member, MemberOptions, credentials};
+use windlass_status::digest::Digest;
+
+use self::status::{Credentials, Facts};
+use self::usage::Usage;
+use crate::worker::{Next, work};
+use crate::world::{BY_CLUSTER, World};
+
+/// Limit for one probe.
+const PROBE_LIMIT: Duration = Duration::from_secs(10);
+/// Heartbeat period when the cluster does not say.
+const DEFAULT_PERIOD: i32 = 60;
+/// Up to so many clusters, a heartbeat may be written each 60 s; with more, more rarely.
+const FLEET_SHARE: u64 = 500;
+
+/// How clusters are watched over.
+#[derive(Clone, Copy, Debug)]
+pub struct MemberPolicy {
+    /// A cluster that has not answered for so long is unhealthy.
+    pub unhealthy_threshold: Duration,
+    /// A leaving cluster that can't be reached is given up after so long.
+    pub force_delete_wait: Duration,
+}
+
+/// See the module. Clones share everything.
+#[derive(Clone)]
+pub struct Members {
+    world: World,
+    writer: Writer,
+    requests: RequestCounter,
+    policy: MemberPolicy,
+    connections: Arc<DashMap<String, Connection>>,
+    healthy: IntGaugeVec,
+    token_expiry: IntGaugeVec,
+}
+
+/// A connected cluster.
+#[derive(Clone)]
+struct Connection {
+    member: Arc<Member>,
+    client: Client,
+    /// Digest of the stored kubeconfig, to notice a rotated one.
+    secret: Digest,
+    expires: Option<Timestamp>,
+    nodes: Cache<Node>,
+    pods: Cache<Pod>,
+    state: Arc<Mutex<Liveness>>,
+}
+
+/// What probes have found.
+#[derive(Clone, Debug)]
+struct Liveness {
+    first_seen: Instant,
+    answered: Option<(Instant, Timestamp)>,
+    trouble: String,
+    unauthorized: bool,
+    version: Option<String>,
+    healthy: Option<bool>,
+}
+
+impl Members {
+    /// Wires things up; nothing runs yet.
+    ///
+    /// # Errors
+    /// When a metric of the same name is registered already.
+    pub fn new(
+        world: World,
+        writer: Writer,
+        requests: RequestCounter,
+        policy: MemberPolicy,
+        registry: &Registry,
+    ) -> Result<Self, prometheus::Error> {
+        let gauge = |name: &str, help: &str| -> Result<IntGaugeVec, prometheus::Error> {
+            let gauge = IntGaugeVec::new(Opts::new(name, help), &["cluster"])?;
+            registry.register(Box::new(gauge.clone()))?;
+            Ok(gauge)
+        };
+        Ok(Self {
+            world,
+            writer,
+            requests,
+            policy,
+            connections: Arc::default(),
+            healthy: gauge("windlass_member_healthy", "Whether a member cluster answers.")?,
+            token_expiry: gauge("windlass_member_token_expiry_timestamp_seconds", "When the hub's token for a member expires.")?,
+        })
+    }
+
+    /// Works until the queue is closed.
+    pub async fn work(self) {
+        let queue = self.world.queues.clusters.clone();
+        work(queue, "cluster", |name| {
+            let this = self.clone();
+            async move { this.process(&name).await }
+        })
+        .await;
+    }
+
+    /// The engine of a connected cluster.
+    #[must_use]
+    pub fn get(&self, cluster: &str) -> Option<Arc<Member>> {
+        self.connections.get(cluster).map(|connection| Arc::clone(&connection.member))
+    }
+
+    /// Clusters in push mode that have stopped answering.
+    #[must_use]
+    pub fn unreachable(&self) -> BTreeSet<String> {
+        let silent = |cluster: &Arc<MemberCluster>| {
+            is_push(cluster)
+                && self.connections.get(&cluster.name_any()).is_none_or(|c| lock(&c.state).healthy == Some(false))
+        };
+        self.world.clusters.list().iter().filter(|cluster| silent(cluster)).map(|cluster| cluster.name_any()).collect()
+    }
+
+    async fn process(&self, name: &str) -> Result<Next, ApiError> {
+        let Some(cluster) = self.world.clusters.get(&ObjectKey::cluster(name)).filter(|c| is_push(c)) else {
+            self.disconnect(name);
+            return Ok(Next::Event);
+        };
+        if cluster.metadata.deletion_timestamp.is_some() {
+            return self.leave(&cluster).await;
+        }
+        let cluster = self.ensure_marks(cluster).await?;
+        let invalid = self.connect(name).await.err();
+        let connection = self.connections.get(name).map(|connection| connection.clone());
+        let every = self.probe_period(&cluster);
+        if let Some(connection) = &connection {
+            self.probe(name, connection).await;
+            if let Err(error) = self.renew(&cluster, connection).await {
+                tracing::warn!(cluster = name, error = error.message(), "the token could not be renewed; it is tried again");
+            }
+        }
+        let facts = self.facts(&cluster, connection.as_ref(), invalid);
+        if let Some(status) = status::desired(&cluster, &facts, clock::now()) {
+            self.put_status(&cluster, status).await?;
+        }
+        Ok(Next::After(clock::jitter(every, 0.1)))
+    }
+
+    /// The finalizer and the label with the cluster's own name, in one write.
+    async fn ensure_marks(&self, cluster: Arc<MemberCluster>) -> Result<Arc<MemberCluster>, ApiError> {
+        let mut changed = (*cluster).clone();
+        if !changed.finalizers().iter().any(|f| f == labels::MEMBER_FINALIZER) {
+            changed.finalizers_mut().push(labels::MEMBER_FINALIZER.to_owned());
+        }
+        let name = cluster.name_any();
+        changed.labels_mut().insert(labels::MEMBER_NAME.to_owned(), name);
+        if changed.metadata == cluster.metadata {
+            return Ok(cluster);
+        }
+        let live = self.writer.replace(&changed).await?;
+        self.world.clusters.observe(live.clone());
+        Ok(Arc::new(live))
+    }
+
+    /// Connects a cluster whose Secret is new or has changed.
+    async fn connect(&self, name: &str) -> Result<(), String> {
+        let secret = self.secret_of(name).ok_or_else(|| {
+            self.disconnect(name);
+            format!(
+                "Secret {}/{} with the cluster's credentials does not exist; run windlass join {name} again",
+                names::HUB_NAMESPACE,
+                names::credentials_secret(name)
+            )
+        })?;
+        let bytes = secret
+            .data
+            .as_ref()
+            .and_then(|data| data.get(credentials::KUBECONFIG_KEY))
+            .ok_or_else(|| format!("Secret {} has no key {}", secret.name_any(), credentials::KUBECONFIG_KEY))?;
+        let digest = Digest::of_bytes(&bytes.0);
+        if self.connections.get(name).is_some_and(|connection| connection.secret == digest) {
+            return Ok(());
+        }
+        let kubeconfig = parse_stored_kubeconfig(&bytes.0).map_err(|error| error.to_string())?;
+        let client = connect(kubeconfig, &ConnectOptions::new(name), &self.requests)
+            .await
+            .map_err(|error| error.to_string())?;
+        let previous = self.disconnect(name);
+        let connection = self.connection(name, client, digest, credentials::expiry(&secret), previous);
+        self.connections.insert(name.to_owned(), connection);
+        self.wake(name);
+        Ok(())
+    }
+
+    fn connection(
+        &self,
+        name: &str,
+        client: Client,
+        secret: Digest,
+        expires: Option<Timestamp>,
+        previous: Option<Liveness>,
+    ) -> Connection {
+        let world = self.world.clone();
+        let cluster = name.to_owned();
+        let wake = Arc::new(move |work: &str| {
+            let Some(placement) = work.strip_suffix("-work") else { return };
+            for binding in world.bindings_of(placement) {
+                if binding.spec.target_cluster == cluster {
+                    world.queues.bindings.add(binding.name_any());
+                }
+            }
+        });
+        let member =
+            Member::start(MemberOptions { cluster: name.to_owned(), client: client.clone(), wake, concurrency: 8 });
+        let queue = self.world.queues.clusters.clone();
+        let changed = name.to_owned();
+        let nodes = CacheOptions {
+            trim: Some(trim_node as fn(&mut Node)),
+            // Gathered a little: nodes of a cluster tend to change together.
+            on_change: Arc::new(move |_: &windlass_cluster::Change<Node>| {
+                queue.add_after(changed.clone(), Duration::from_millis(500));
+            }),
+            ..Default::default()
+        };
+        let pods = CacheOptions { trim: Some(trim_pod as fn(&mut Pod)), ..Default::default() };
+        let running = watcher::Config::default().fields("spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed");
+        Connection {
+            member,
+            nodes: Cache::start("nodes", Api::all(client.clone()), watcher::Config::default(), nodes),
+            pods: Cache::start("pods", Api::all(client.clone()), running, pods),
+            client,
+            secret,
+            expires,
+            state: Arc::new(Mutex::new(previous.unwrap_or_else(|| Liveness {
+                first_seen: clock::monotonic(),
+                answered: None,
+                trouble: "it has not answered yet".to_owned(),
+                unauthorized: false,
+                version: None,
+                healthy: None,
+            }))),
+        }
+    }
+
+    /// Ends everything that runs for a cluster; its liveness survives a change of credentials.
+    fn disconnect(&self, name: &str) -> Option<Liveness> {
+        let (_, connection) = self.connections.remove(name)?;
+        connection.member.stop();
+        connection.nodes.stop();
+        connection.pods.stop();
+        let liveness = lock(&connection.state).clone();
+        Some(liveness)
+    }
+
+    fn secret_of(&self, cluster: &str) -> Option<Arc<Secret>> {
+        self.world.secrets.get(&ObjectKey::namespaced(names::HUB_NAMESPACE, names::credentials_secret(cluster)))
+    }
+
+    fn probe_period(&self, cluster: &MemberCluster) -> Duration {
+        let seconds = cluster.spec.heartbeat_period_seconds.unwrap_or(DEFAULT_PERIOD).clamp(1, 600);
+        Duration::from_secs(seconds.unsigned_abs().into()).min(self.policy.unhealthy_threshold / 3)
+    }
+
+    async fn probe(&self, name: &str, connection: &Connection) {
+        let answer = tokio::time::timeout(PROBE_LIMIT, connection.client.apiserver_version()).await;
+        let now = clock::monotonic();
+        let was;
+        let is;
+        {
+            let mut state = lock(&connection.state);
+            was = state.healthy;
+            match answer {
+                Ok(Ok(version)) => {
+                    state.answered = Some((now, clock::now()));
+                    state.version = Some(version.git_version);
+                    state.unauthorized = false;
+                    state.healthy = Some(true);
+                }
+                Ok(Err(error)) => {
+                    let error = ApiError::from_kube(error);
+                    state.unauthorized = matches!(error, ApiError::Unauthorized(_));
+                    error.message().clone_into(&mut state.trouble);
+                }
+                Err(_) => state.trouble = format!("no answer within {} s", PROBE_LIMIT.as_secs()),
+            }
+            let since = state.answered.map_or(state.first_seen, |(moment, _)| moment);
+            if now.duration_since(since) >= self.policy.unhealthy_threshold {
+                state.healthy = Some(false);
+            }
+            is = state.healthy;
+        }
+        self.healthy.with_label_values(&[name]).set(i64::from(is == Some(true)));
+        if was != is {
+            tracing::info!(cluster = name, healthy = is, "health of the cluster has changed");
+            self.wake(name);
+        }
+    }
+
+    /// What depends on the cluster is looked at again.
+    fn wake(&self, cluster: &str) {
+        for binding in self.world.bindings.by_index(BY_CLUSTER, cluster) {
+            self.world.queues.bindings.add(binding.name_any());
+            if let Some(placement) = crate::world::placement_of(&*binding) {
+                self.world.queues.placements.add(placement);
+            }
+        }
+    }
+
+    /// Renews the token at half its life.
+    async fn renew(&self, cluster: &MemberCluster, connection: &Connection) -> Result<(), ApiError> {
+        let name = cluster.name_any();
+        let Some(secret) = self.secret_of(&name) else { return Ok(()) };
+        if let Some(expires) = credentials::expiry(&secret) {
+            self.token_expiry.with_label_values(&[&name]).set(expires.as_second());
+        }
+        if !credentials::is_due(&secret, clock::now()) {
+            return Ok(());
+        }
+        let renewed = credentials::renew(&connection.client, &secret, clock::now()).await?;
+        let live = self.writer.replace(&renewed).await?;
+        self.world.secrets.observe(live);
+        Ok(())
+    }
+
+    fn facts(&self, cluster: &MemberCluster, connection: Option<&Connection>, invalid: Option<String>) -> Facts {
+        let clusters = self.world.clusters.len() as u64;
+        let period = cluster.spec.heartbeat_period_seconds.unwrap_or(DEFAULT_PERIOD).clamp(1, 600);
+        let heartbeat_every = Duration::from_secs(u64::from(period.unsigned_abs()).max(60 * clusters / FLEET_SHARE));
+        let Some(connection) = connection else {
+            let trouble = invalid.clone().unwrap_or_default();
+            return Facts {
+                healthy: Some(false),
+                credentials: Credentials::Invalid(trouble.clone()),
+                trouble,
+                last_contact: None,
+                version: None,
+                usage: None,
+                heartbeat_every,
+            };
+        };
+        let state = lock(&connection.state).clone();
+        let credentials = match invalid {
+            Some(why) => Credentials::Invalid(why),
+            None if state.unauthorized => Credentials::Invalid(format!(
+                "the cluster does not accept the credentials any more; run windlass join {} again",
+                cluster.name_any()
+            )),
+            None => Credentials::Valid(connection.expires),
+        };
+        let known = connection.nodes.is_synced() && connection.pods.is_synced();
+        Facts {
+            healthy: state.healthy,
+            trouble: format!("The cluster has stopped answering: {}", state.trouble),
+            last_contact: state.answered.map(|(_, at)| at),
+            credentials,
+            version: state.version,
+            usage: known.then(|| {
+                let (nodes, pods) = (connection.nodes.list(), connection.pods.list());
+                Usage::of(nodes.iter().map(|node| &**node), pods.iter().map(|pod| &**pod))
+            }),
+            heartbeat_every,
+        }
+    }
+
+    async fn put_status(
+        &self,
+        cluster: &MemberCluster,
+        status: windlass_api::member::MemberClusterStatus,
+    ) -> Result<(), ApiError> {
+        let mut changed = cluster.clone();
+        changed.status = Some(status);
+        let live = self.writer.replace_status(&changed).await?;
+        self.world.clusters.observe(live);
+        Ok(())
+    }
+}
+
+/// Whether the hub delivers to a cluster itself (design §5.17).
+#[must_use]
+pub fn is_push(cluster: &MemberCluster) -> bool {
+    cluster.annotations().get(labels::DELIVERY).is_some_and(|mode| mode == labels::DELIVERY_PUSH)
+}
+
+/// Sums need no more of a node than what it has.
+fn trim_node(node: &mut Node) {
+    node.spec = None;
+    node.metadata.annotations = None;
+    if let Some(status) = &mut node.status {
+        let (capacity, allocatable) = (status.capacity.take(), status.allocatable.take());
+        *status = k8s_openapi::api::core::v1::NodeStatus { capacity, allocatable, ..Default::default() };
+    }
+}
+
+/// Sums need no more of a pod than what it asks for.
+fn trim_pod(pod: &mut Pod) {
+    pod.status = None;
+    pod.metadata.annotations = None;
+    pod.metadata.labels = None;
+    pod.metadata.owner_references = None;
+    let Some(spec) = &mut pod.spec else { return };
+    let containers = std::mem::take(&mut spec.containers);
+    *spec = k8s_openapi::api::core::v1::PodSpec::default();
+    spec.containers = containers
+        .into_iter()
+        .map(|container| k8s_openapi::api::core::v1::Container {
+            name: container.name,
+            resources: container.resources,
+            ..Default::default()
+        })
+        .collect();
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
