@@ -378,7 +378,7 @@ pub struct RollingUpdateConfig {
     pub max_surge: Option<IntOrString>,
     /// Seconds before resources whose readiness can't be tracked count as ready.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0), extend("default" = 60))]
+    #[schemars(range(min = 0), extend("default" = 60), transform = crate::raw::plain_integer)]
     pub unavailable_period_seconds: Option<i64>,
 }
 

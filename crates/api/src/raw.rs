@@ -1,4 +1,4 @@
-//! A whole Kubernetes object of any kind, carried as it is.
+//! Schemas that a Rust type alone does not give: a whole object of any kind, an integer of any size.
 
 use std::borrow::Cow;
 
@@ -26,4 +26,9 @@ impl JsonSchema for RawObject {
             "x-kubernetes-embedded-resource": true,
         })
     }
+}
+
+/// Go's `int` has no format in a schema, Rust's integers all have one.
+pub(crate) fn plain_integer(schema: &mut Schema) {
+    schema.remove("format");
 }

@@ -43,6 +43,7 @@ pub struct AppliedWorkStatus {
 #[serde(rename_all = "camelCase")]
 pub struct AppliedResourceMeta {
     /// Position among the manifests.
+    #[schemars(transform = crate::raw::plain_integer)]
     pub ordinal: i32,
     /// API group.
     #[serde(skip_serializing_if = "Option::is_none")]

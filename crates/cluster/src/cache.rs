@@ -1,24 +1,41 @@
 //! What a watch delivers, kept: objects by key and by index, and every change told once, in order.
 //!
+//! Works for typed objects, for `DynamicObject`, and for `PartialObjectMeta` of either: an
+//! `Api<PartialObjectMeta<K>>` asks the server for metadata only, by itself
+//! ([`Cache::start_metadata`] makes one for a kind that is known at run time).
+//!
+//! A list replaces the content at once: readers see the old or the new, never a mixture, and only what
+//! differs is told. Errors never empty a cache: a kind that may not be listed, or that the server does not
+//! know (yet), is tried again for ever, and [`Cache::failure`] says why.
+//!
 //! Read-your-writes: the answer to a write is put in by [`Cache::observe`], so that the next look sees it
-//! without waiting for the watch. Deletions of objects by UID are remembered for a while, so that a late
-//! answer can't bring one back.
+//! without waiting for the watch. Deletions are remembered for a while, so that a late answer can't bring
+//! an object back.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+mod feed;
+mod store;
+#[cfg(test)]
+mod tests;
+
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
 
-use futures::{TryStreamExt, pin_mut};
-use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Resource, ResourceExt};
+use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::runtime::watcher;
+use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::clock;
+use crate::clock::{self, Instant};
+use crate::error::ApiError;
+use store::{ListOutcome, Listed, Source, Store};
 
-/// How many deleted UIDs are remembered.
-const TOMBSTONES: usize = 4096;
+/// How long a failure of a synced cache's watch is news. A watch that works again is silent until
+/// something happens, while one that fails says so at least this often: its longest backoff is a minute,
+/// and an attempt ends within half of one.
+const FAILURE_IS_NEWS: Duration = Duration::from_secs(120);
 
 /// Namespace (empty for cluster-scoped objects) and name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -93,9 +110,11 @@ pub struct Index<K> {
 pub struct CacheOptions<K> {
     /// Secondary indexes.
     pub indexes: Vec<Index<K>>,
-    /// Drops what is not needed as an object is decoded; managedFields go in any case.
+    /// Drops what is not needed as an object is decoded; managedFields go in any case. Has to leave name,
+    /// namespace, uid and resourceVersion alone.
     pub trim: Option<fn(&mut K)>,
-    /// Told of every change, in order, after the cache shows it; has to be quick.
+    /// Told of every change, in order, after the cache shows it. Has to be quick, and may read any cache;
+    /// it may not [`Cache::observe`] in its own, which is waiting for it.
     pub on_change: Arc<dyn Fn(&Change<K>) + Send + Sync>,
 }
 
@@ -127,30 +146,38 @@ struct Inner<K> {
     store: RwLock<Store<K>>,
     /// Held over a change and its announcement, so that announcements come in order.
     order: Mutex<()>,
-    options: CacheOptions<K>,
+    trim: Option<fn(&mut K)>,
+    on_change: Arc<dyn Fn(&Change<K>) + Send + Sync>,
     synced: watch::Sender<bool>,
-    error: Mutex<Option<String>>,
+    failure: Mutex<Option<(Instant, ApiError)>>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-struct Store<K> {
-    objects: BTreeMap<ObjectKey, Entry<K>>,
-    indexes: Vec<HashMap<String, BTreeSet<ObjectKey>>>,
-    deleted: HashSet<String>,
-    deleted_order: VecDeque<String>,
-}
-
-struct Entry<K> {
-    object: Arc<K>,
-    /// Put in by us, not seen by the watch yet.
-    own: bool,
+impl Cache<PartialObjectMeta<DynamicObject>> {
+    /// Starts to watch the metadata of a kind that is known at run time, in one namespace or in all.
+    #[must_use]
+    pub fn start_metadata(
+        name: &'static str,
+        client: &Client,
+        kind: &ApiResource,
+        namespace: Option<&str>,
+        config: watcher::Config,
+        options: CacheOptions<PartialObjectMeta<DynamicObject>>,
+    ) -> Self {
+        let api = match namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, kind),
+            None => Api::all_with(client.clone(), kind),
+        };
+        Self::start(name, api, config, options)
+    }
 }
 
 impl<K> Cache<K>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
-    /// Starts to watch. The task ends with [`Self::stop`].
+    /// Starts to watch. The task ends with [`Self::stop`]. Of the configuration, the selectors, the page
+    /// size and the timeout count; lists are always consistent reads.
     #[must_use]
     pub fn start(
         name: &'static str,
@@ -159,7 +186,7 @@ where
         options: CacheOptions<K>,
     ) -> Self {
         let cache = Self::detached(name, options);
-        let task = clock::spawn("watch", run(cache.clone(), api, config));
+        let task = clock::spawn(name, feed::run(cache.clone(), api, config));
         *lock(&cache.inner.task) = Some(task);
         cache
     }
@@ -167,20 +194,15 @@ where
     /// A cache without a watch: what [`Self::start`] fills, and what tests of readers fill by hand.
     #[must_use]
     pub fn detached(name: &'static str, options: CacheOptions<K>) -> Self {
-        let store = Store {
-            objects: BTreeMap::new(),
-            indexes: options.indexes.iter().map(|_| HashMap::new()).collect(),
-            deleted: HashSet::new(),
-            deleted_order: VecDeque::new(),
-        };
         Self {
             inner: Arc::new(Inner {
                 name,
-                store: RwLock::new(store),
+                store: RwLock::new(Store::new(options.indexes)),
                 order: Mutex::new(()),
-                options,
+                trim: options.trim,
+                on_change: options.on_change,
                 synced: watch::Sender::new(false),
-                error: Mutex::new(None),
+                failure: Mutex::new(None),
                 task: Mutex::new(None),
             }),
         }
@@ -189,68 +211,35 @@ where
     /// The object of that key.
     #[must_use]
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
-        self.read(|store| {
-            store
-                .objects
-                .get(key)
-                .map(|entry| Arc::clone(&entry.object))
-        })
+        self.read(|store| store.get(key))
     }
 
     /// Every object, by key.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<K>> {
-        self.read(|store| {
-            store
-                .objects
-                .values()
-                .map(|entry| Arc::clone(&entry.object))
-                .collect()
-        })
+        self.read(|store| store.iter().map(Arc::clone).collect())
     }
 
     /// The objects of one namespace, by name.
     #[must_use]
     pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
-        let from = ObjectKey::namespaced(namespace, "");
-        self.read(|store| {
-            store
-                .objects
-                .range(from..)
-                .take_while(|(key, _)| key.namespace == namespace)
-                .map(|(_, entry)| Arc::clone(&entry.object))
-                .collect()
-        })
+        self.read(|store| store.in_namespace(namespace))
     }
 
     /// The objects under a value of an index, by key. An index that was not declared finds nothing.
     #[must_use]
-    pub fn by_index(&self, index: &str, value: &str) -> Vec<Arc<K>> {
-        let Some(position) = self
-            .inner
-            .options
-            .indexes
-            .iter()
-            .position(|i| i.name == index)
-        else {
-            tracing::error!(cache = self.inner.name, index, "no such index");
-            return Vec::new();
-        };
-        self.read(|store| {
-            let Some(keys) = store.indexes[position].get(value) else {
-                return Vec::new();
-            };
-            keys.iter()
-                .filter_map(|key| store.objects.get(key))
-                .map(|entry| Arc::clone(&entry.object))
-                .collect()
-        })
+    pub fn by_index(&self, index: &'static str, value: &str) -> Vec<Arc<K>> {
+        self.read(|store| store.by_index(index, value))
+            .unwrap_or_else(|| {
+                tracing::error!(cache = self.inner.name, index, "no such index");
+                Vec::new()
+            })
     }
 
     /// How many objects there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.read(|store| store.objects.len())
+        self.read(Store::len)
     }
 
     /// Whether there is no object.
@@ -265,7 +254,7 @@ where
         *self.inner.synced.borrow()
     }
 
-    /// Waits for the first list.
+    /// Waits until the first list is in, and told.
     pub async fn wait_synced(&self) {
         // The sender lives as long as the cache, so the wait can't fail.
         drop(
@@ -279,24 +268,103 @@ where
 
     /// Why the watch does not work at present, if it does not.
     #[must_use]
+    pub fn failure(&self) -> Option<ApiError> {
+        let (at, error) = lock(&self.inner.failure).clone()?;
+        let news =
+            !self.is_synced() || clock::monotonic().saturating_duration_since(at) < FAILURE_IS_NEWS;
+        news.then_some(error)
+    }
+
+    /// [`Self::failure`] in words.
+    #[must_use]
     pub fn last_error(&self) -> Option<String> {
-        lock(&self.inner.error).clone()
+        self.failure().map(|error| error.to_string())
     }
 
-    /// Puts in the answer to a write of our own, unless the cache knows better.
+    /// Puts in the answer to a write of our own, unless the cache knows better. An answer that shows the
+    /// end of an object (its last finalizer removed) takes it out.
+    ///
+    /// Only for objects that the watch covers: nobody would ever take another one out.
     pub fn observe(&self, object: K) {
-        self.apply(object, false, true);
+        let object = Arc::new(self.trimmed(object));
+        self.change(|store| store.apply(object, Source::Own));
     }
 
-    /// Takes note of a deletion of our own that had no finalizer to wait for.
+    /// Takes note of a deletion of our own, given the object as it was. One with finalizers is not gone
+    /// yet, and is left to the watch; so have to be kinds that go gracefully (Pods, Namespaces).
     pub fn observe_deleted(&self, object: &K) {
-        self.remove(&ObjectKey::of(object), object.uid().as_deref(), false);
+        if object.finalizers().is_empty() {
+            let uid = object.meta().uid.as_deref();
+            self.change(|store| store.remove(&ObjectKey::of(object), uid, store::version(object)));
+        }
     }
 
     /// Ends the watch. What is in the cache stays.
     pub fn stop(&self) {
         if let Some(task) = lock(&self.inner.task).take() {
             task.abort();
+        }
+    }
+
+    fn watched(&self, object: K) {
+        let object = Arc::new(self.trimmed(object));
+        self.change(|store| store.apply(object, Source::Watch));
+        self.works();
+    }
+
+    fn watched_deletion(&self, object: &K) {
+        let uid = object.meta().uid.as_deref();
+        self.change(|store| store.remove(&ObjectKey::of(object), uid, store::version(object)));
+        self.works();
+    }
+
+    fn begin_list(&self) {
+        self.write(Store::begin_list);
+    }
+
+    /// Makes a complete list the content; returns what it leaves in doubt.
+    fn finish_list(&self, listed: Vec<Listed<K>>) -> Vec<ObjectKey> {
+        let initial = !self.is_synced();
+        let _order = lock(&self.inner.order);
+        let ListOutcome { changes, doubtful } = self.write(|store| store.finish_list(listed));
+        for change in changes {
+            (self.inner.on_change)(&Change { initial, ..change });
+        }
+        self.works();
+        self.inner.synced.send_replace(true);
+        doubtful
+    }
+
+    fn failed(&self, error: ApiError) {
+        tracing::debug!(cache = self.inner.name, %error, "the watch has failed; it is tried again");
+        *lock(&self.inner.failure) = Some((clock::monotonic(), error));
+    }
+
+    fn works(&self) {
+        *lock(&self.inner.failure) = None;
+    }
+
+    fn has(&self, key: &ObjectKey, object: &K) -> bool {
+        self.read(|store| store.has(key, object))
+    }
+
+    fn any_pending(&self, keys: &[ObjectKey]) -> bool {
+        self.read(|store| store.any_pending(keys))
+    }
+
+    fn trimmed(&self, mut object: K) -> K {
+        object.meta_mut().managed_fields = None;
+        if let Some(trim) = self.inner.trim {
+            trim(&mut object);
+        }
+        object
+    }
+
+    /// Changes the content, then tells.
+    fn change(&self, f: impl FnOnce(&mut Store<K>) -> Option<Change<K>>) {
+        let _order = lock(&self.inner.order);
+        if let Some(change) = self.write(f) {
+            (self.inner.on_change)(&change);
         }
     }
 
@@ -315,303 +383,8 @@ where
             .write()
             .unwrap_or_else(PoisonError::into_inner))
     }
-
-    fn trimmed(&self, mut object: K) -> K {
-        object.meta_mut().managed_fields = None;
-        if let Some(trim) = self.inner.options.trim {
-            trim(&mut object);
-        }
-        object
-    }
-
-    fn apply(&self, object: K, initial: bool, own: bool) {
-        let object = Arc::new(self.trimmed(object));
-        let key = ObjectKey::of(&*object);
-        let _order = lock(&self.inner.order);
-        let old = self.write(|store| {
-            if object.uid().is_some_and(|uid| store.deleted.contains(&uid)) {
-                return None;
-            }
-            if let Some(entry) = store.objects.get_mut(&key) {
-                if !is_newer(&*entry.object, &*object) {
-                    entry.own &= own;
-                    return None;
-                }
-            } else if own
-                && object.meta().deletion_timestamp.is_some()
-                && object.finalizers().is_empty()
-            {
-                return None;
-            }
-            Some(store.insert(
-                &self.inner.options.indexes,
-                key.clone(),
-                Entry {
-                    object: Arc::clone(&object),
-                    own,
-                },
-            ))
-        });
-        if let Some(old) = old {
-            self.announce(Change {
-                key,
-                old,
-                new: Some(object),
-                initial,
-            });
-        }
-    }
-
-    fn remove(&self, key: &ObjectKey, uid: Option<&str>, initial: bool) {
-        let _order = lock(&self.inner.order);
-        let old = self.write(|store| {
-            if let Some(uid) = uid {
-                store.bury(uid);
-            }
-            let entry = store.objects.get(key)?;
-            // Another object of that name may have taken its place.
-            if uid.is_some() && entry.object.uid().as_deref() != uid {
-                return None;
-            }
-            store.take(&self.inner.options.indexes, key)
-        });
-        if let Some(old) = old {
-            self.announce(Change {
-                key: key.clone(),
-                old: Some(old),
-                new: None,
-                initial,
-            });
-        }
-    }
-
-    /// Makes a complete list the content. What we wrote after the list was made stays.
-    fn replace_all(&self, listed: Vec<K>) {
-        let first = !self.is_synced();
-        let newest = listed.iter().filter_map(version).max();
-        let keys: HashSet<ObjectKey> = listed.iter().map(ObjectKey::of).collect();
-        for object in listed {
-            self.apply(object, first, false);
-        }
-        let gone: Vec<(ObjectKey, Option<String>)> = self.read(|store| {
-            store
-                .objects
-                .iter()
-                .filter(|(key, entry)| {
-                    let newer_than_list = entry.own && version(&*entry.object) > newest;
-                    !keys.contains(*key) && !newer_than_list
-                })
-                .map(|(key, entry)| (key.clone(), entry.object.uid()))
-                .collect()
-        });
-        for (key, uid) in gone {
-            self.remove(&key, uid.as_deref(), first);
-        }
-        self.inner.synced.send_replace(true);
-        *lock(&self.inner.error) = None;
-    }
-
-    fn announce(&self, change: Change<K>) {
-        (self.inner.options.on_change)(&change);
-    }
 }
 
-async fn run<K>(cache: Cache<K>, api: Api<K>, config: watcher::Config)
-where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-{
-    let events = watcher(api, config).default_backoff();
-    pin_mut!(events);
-    let mut listed = Vec::new();
-    loop {
-        match events.try_next().await {
-            Ok(Some(watcher::Event::Init)) => listed.clear(),
-            Ok(Some(watcher::Event::InitApply(object))) => listed.push(cache.trimmed(object)),
-            Ok(Some(watcher::Event::InitDone)) => cache.replace_all(std::mem::take(&mut listed)),
-            Ok(Some(watcher::Event::Apply(object))) => {
-                cache.apply(object, false, false);
-                *lock(&cache.inner.error) = None;
-            }
-            Ok(Some(watcher::Event::Delete(object))) => {
-                cache.remove(&ObjectKey::of(&object), object.uid().as_deref(), false);
-            }
-            Ok(None) => return,
-            Err(error) => {
-                tracing::debug!(cache = cache.inner.name, %error, "watch failed; it is tried again");
-                *lock(&cache.inner.error) = Some(error.to_string());
-            }
-        }
-    }
-}
-
-impl<K: Resource> Store<K> {
-    fn insert(&mut self, indexes: &[Index<K>], key: ObjectKey, entry: Entry<K>) -> Option<Arc<K>> {
-        let old = self.take(indexes, &key);
-        for (index, map) in indexes.iter().zip(&mut self.indexes) {
-            for value in (index.values)(&entry.object) {
-                map.entry(value).or_default().insert(key.clone());
-            }
-        }
-        self.objects.insert(key, entry);
-        old
-    }
-
-    fn take(&mut self, indexes: &[Index<K>], key: &ObjectKey) -> Option<Arc<K>> {
-        let entry = self.objects.remove(key)?;
-        for (index, map) in indexes.iter().zip(&mut self.indexes) {
-            for value in (index.values)(&entry.object) {
-                if let Some(keys) = map.get_mut(&value) {
-                    keys.remove(key);
-                    if keys.is_empty() {
-                        map.remove(&value);
-                    }
-                }
-            }
-        }
-        Some(entry.object)
-    }
-
-    fn bury(&mut self, uid: &str) {
-        if self.deleted.insert(uid.to_owned()) {
-            self.deleted_order.push_back(uid.to_owned());
-        }
-        if self.deleted_order.len() > TOMBSTONES
-            && let Some(oldest) = self.deleted_order.pop_front()
-        {
-            self.deleted.remove(&oldest);
-        }
-    }
-}
-
-/// Resource versions of one server are numbers that grow (KEP-5504).
-fn version<K: Resource>(object: &K) -> Option<u64> {
-    object.meta().resource_version.as_deref()?.parse().ok()
-}
-
-fn is_newer<K: Resource>(old: &K, new: &K) -> bool {
-    match (version(old), version(new)) {
-        (Some(old), Some(new)) => new > old,
-        _ => old.meta().resource_version != new.meta().resource_version,
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use k8s_openapi::api::core::v1::ConfigMap;
-
-    fn object(name: &str, uid: &str, version: u64, team: &str) -> ConfigMap {
-        serde_json::from_value(serde_json::json!({
-            "metadata": {"name": name, "namespace": "n", "uid": uid, "resourceVersion": version.to_string(),
-                          "labels": {"team": team}, "managedFields": [{"manager": "m"}]},
-        }))
-        .unwrap()
-    }
-
-    type Log = Arc<Mutex<Vec<String>>>;
-
-    fn cache() -> (Cache<ConfigMap>, Log) {
-        let log = Log::default();
-        let told = Arc::clone(&log);
-        let options = CacheOptions {
-            indexes: vec![Index {
-                name: "team",
-                values: |object: &ConfigMap| {
-                    object.labels().get("team").cloned().into_iter().collect()
-                },
-            }],
-            trim: None,
-            on_change: Arc::new(move |change: &Change<ConfigMap>| {
-                let word = match (&change.old, &change.new) {
-                    (None, Some(_)) => "add",
-                    (Some(_), Some(_)) => "change",
-                    _ => "delete",
-                };
-                told.lock()
-                    .unwrap()
-                    .push(format!("{word} {}", change.key.name));
-            }),
-        };
-        (Cache::detached("test", options), log)
-    }
-
-    fn drain(log: &Log) -> Vec<String> {
-        std::mem::take(&mut log.lock().unwrap())
-    }
-
-    #[test]
-    fn a_list_replaces_what_was_there_and_tells_only_real_changes() {
-        let (cache, log) = cache();
-        assert!(!cache.is_synced());
-        cache.replace_all(vec![object("a", "1", 1, "x"), object("b", "2", 2, "x")]);
-        assert!(cache.is_synced());
-        assert_eq!(drain(&log), ["add a", "add b"]);
-        cache.replace_all(vec![object("a", "1", 1, "x"), object("c", "3", 5, "y")]);
-        assert_eq!(drain(&log), ["add c", "delete b"]);
-        assert!(
-            cache
-                .get(&ObjectKey::namespaced("n", "a"))
-                .unwrap()
-                .metadata
-                .managed_fields
-                .is_none()
-        );
-    }
-
-    #[test]
-    fn indexes_follow_changes() {
-        let (cache, _) = cache();
-        cache.apply(object("a", "1", 1, "x"), false, false);
-        assert_eq!(cache.by_index("team", "x").len(), 1);
-        cache.apply(object("a", "1", 2, "y"), false, false);
-        assert!(cache.by_index("team", "x").is_empty());
-        assert_eq!(cache.by_index("team", "y").len(), 1);
-        cache.remove(&ObjectKey::namespaced("n", "a"), Some("1"), false);
-        assert!(cache.by_index("team", "y").is_empty());
-    }
-
-    #[test]
-    fn own_writes_are_seen_at_once_and_the_echo_is_no_change() {
-        let (cache, log) = cache();
-        cache.observe(object("a", "1", 7, "x"));
-        cache.apply(object("a", "1", 7, "x"), false, false);
-        cache.apply(object("a", "1", 6, "old"), false, false);
-        assert_eq!(drain(&log), ["add a"]);
-        assert_eq!(cache.by_index("team", "x").len(), 1);
-    }
-
-    #[test]
-    fn an_answer_that_comes_after_the_deletion_brings_nothing_back() {
-        let (cache, _) = cache();
-        cache.apply(object("a", "1", 1, "x"), false, false);
-        cache.remove(&ObjectKey::namespaced("n", "a"), Some("1"), false);
-        cache.observe(object("a", "1", 2, "x"));
-        assert!(cache.is_empty());
-        cache.observe(object("a", "2", 9, "x"));
-        assert_eq!(
-            cache.len(),
-            1,
-            "a new object of the same name is another one"
-        );
-    }
-
-    #[test]
-    fn a_list_that_is_older_than_our_write_does_not_undo_it() {
-        let (cache, _) = cache();
-        cache.replace_all(vec![object("a", "1", 1, "x")]);
-        cache.observe(object("b", "2", 9, "x"));
-        cache.replace_all(vec![object("a", "1", 1, "x")]);
-        assert_eq!(cache.len(), 2);
-        cache.apply(object("b", "2", 9, "x"), false, false);
-        cache.replace_all(vec![object("a", "1", 1, "x")]);
-        assert_eq!(
-            cache.len(),
-            1,
-            "once the watch has shown it, a list without it means it is gone"
-        );
-    }
 }

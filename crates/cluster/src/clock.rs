@@ -6,11 +6,17 @@
 
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher};
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures::FutureExt;
 use jiff::Timestamp;
 use tokio::task::JoinHandle;
 pub use tokio::time::Instant;
+
+/// Tasks that are running.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
 /// Wall-clock time, truncated to seconds as API times are.
 #[must_use]
@@ -24,14 +30,44 @@ pub fn monotonic() -> Instant {
     Instant::now()
 }
 
-/// Runs a task. `name` appears in logs when it ends by a panic.
+/// Runs a task. Its name is logged should it panic, for nobody may be waiting for its result.
 pub fn spawn<F>(name: &'static str, task: F) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    tracing::trace!(task = name, "spawned");
-    tokio::spawn(task)
+    tokio::spawn(async move {
+        let _running = Running::begin();
+        match AssertUnwindSafe(task).catch_unwind().await {
+            Ok(output) => output,
+            Err(panic) => {
+                tracing::error!(task = name, "a task has panicked");
+                resume_unwind(panic)
+            }
+        }
+    })
+}
+
+/// How many tasks are running: a number that only grows tells of a leak.
+#[must_use]
+pub fn running_tasks() -> usize {
+    RUNNING.load(Ordering::Relaxed)
+}
+
+/// Counts a task for as long as it lives, however it ends.
+struct Running;
+
+impl Running {
+    fn begin() -> Self {
+        RUNNING.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Waits for a while.
@@ -50,11 +86,39 @@ pub fn jitter(duration: Duration, fraction: f64) -> Duration {
     let random = std::hash::RandomState::new().build_hasher().finish();
     // The upper 53 bits fill a f64's mantissa.
     let unit = (random >> 11) as f64 / (1u64 << 53) as f64;
-    duration.mul_f64((1.0 + fraction * (2.0 * unit - 1.0)).max(0.0))
+    let factor = (1.0 + fraction * (2.0 * unit - 1.0)).max(0.0);
+    Duration::try_from_secs_f64(duration.as_secs_f64() * factor).unwrap_or(duration)
 }
 
 /// Chooses the TLS implementation of the process; call it first in `main`.
 pub fn install_crypto() {
     // An error means that a provider is there already, which is all that is wanted.
     drop(rustls::crypto::ring::default_provider().install_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_stays_within_its_fraction() {
+        let second = Duration::from_secs(1);
+        for _ in 0..1000 {
+            let jittered = jitter(second, 0.2);
+            assert!(
+                jittered >= Duration::from_millis(800) && jittered <= Duration::from_millis(1200)
+            );
+        }
+        assert_eq!(jitter(second, 0.0), second);
+        assert!(
+            jitter(Duration::MAX, 1.0) > Duration::ZERO,
+            "does not overflow"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_panic_reaches_whoever_waits() {
+        let handle = spawn("test", async { panic!("on purpose") });
+        assert!(handle.await.unwrap_err().is_panic());
+    }
 }

@@ -1,6 +1,6 @@
 //! Kubeconfigs that were stored by somebody else: read with suspicion (design §5.18).
 
-use kube::config::Kubeconfig;
+use kube::config::{Cluster, Kubeconfig};
 
 use crate::client::ConnectError;
 
@@ -8,21 +8,55 @@ use crate::client::ConnectError;
 const LIMIT: usize = 1024 * 1024;
 
 /// Reads a stored kubeconfig. It may hold a server, CA data and a token or client certificate data;
-/// whatever would run a program, or read a file of the hub's, is refused.
+/// whatever would run a program, or read a file of the hub's, is refused, in every user and cluster that
+/// it lists.
 ///
 /// # Errors
-/// When it can't be read, is too large, or asks for exec, an auth provider or files.
+/// When it can't be read, is too large, leads nowhere, or asks for exec, an auth provider or files.
 pub fn parse_stored_kubeconfig(bytes: &[u8]) -> Result<Kubeconfig, ConnectError> {
     if bytes.len() > LIMIT {
-        return Err(ConnectError::Refused(format!(
-            "it is larger than {LIMIT} bytes"
-        )));
+        return refuse(format!("it is larger than {LIMIT} bytes"));
     }
-    let text = std::str::from_utf8(bytes)
-        .map_err(|_| ConnectError::Refused("it is not UTF-8 text".to_owned()))?;
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return refuse("it is not UTF-8 text");
+    };
     // The parser's error may quote the text, which holds a secret.
-    let config = Kubeconfig::from_yaml(text)
-        .map_err(|_| ConnectError::Refused("it is not a kubeconfig".to_owned()))?;
+    let Ok(config) = Kubeconfig::from_yaml(text) else {
+        return refuse("it is not a kubeconfig");
+    };
+    refuse_outside_references(&config)?;
+    match current_cluster(&config) {
+        Some(cluster)
+            if cluster
+                .server
+                .as_ref()
+                .is_some_and(|server| !server.is_empty()) =>
+        {
+            Ok(config)
+        }
+        Some(_) => refuse("the cluster of its current context has no server"),
+        None => refuse("it has no current context that names one of its clusters"),
+    }
+}
+
+/// Whether a connection by this kubeconfig can be listened to or redirected: plain HTTP, or a server
+/// whose certificate nobody looks at. Accepted, for it is its owner's choice; to be shown to the user.
+#[must_use]
+pub fn is_insecure(config: &Kubeconfig) -> bool {
+    current_cluster(config).is_some_and(|cluster| {
+        cluster.insecure_skip_tls_verify == Some(true)
+            || cluster
+                .server
+                .as_ref()
+                .is_some_and(|server| !server.starts_with("https://"))
+    })
+}
+
+fn refuse<T>(why: impl Into<String>) -> Result<T, ConnectError> {
+    Err(ConnectError::Refused(why.into()))
+}
+
+fn refuse_outside_references(config: &Kubeconfig) -> Result<(), ConnectError> {
     for named in &config.auth_infos {
         let Some(user) = &named.auth_info else {
             continue;
@@ -35,10 +69,10 @@ pub fn parse_stored_kubeconfig(bytes: &[u8]) -> Result<Kubeconfig, ConnectError>
             (user.client_key.is_some(), "client-key"),
         ];
         if let Some((_, field)) = refused.iter().find(|(present, _)| *present) {
-            return Err(ConnectError::Refused(format!(
+            return refuse(format!(
                 "user {:?} has {field}; only inline credentials are accepted",
                 named.name
-            )));
+            ));
         }
     }
     for named in &config.clusters {
@@ -47,13 +81,29 @@ pub fn parse_stored_kubeconfig(bytes: &[u8]) -> Result<Kubeconfig, ConnectError>
             .as_ref()
             .is_some_and(|cluster| cluster.certificate_authority.is_some())
         {
-            return Err(ConnectError::Refused(format!(
+            return refuse(format!(
                 "cluster {:?} has certificate-authority; only certificate-authority-data is accepted",
                 named.name
-            )));
+            ));
         }
     }
-    Ok(config)
+    Ok(())
+}
+
+fn current_cluster(config: &Kubeconfig) -> Option<&Cluster> {
+    let current = config.current_context.as_ref()?;
+    let context = config
+        .contexts
+        .iter()
+        .find(|context| context.name == *current)?
+        .context
+        .as_ref()?;
+    config
+        .clusters
+        .iter()
+        .find(|cluster| cluster.name == context.cluster)?
+        .cluster
+        .as_ref()
 }
 
 #[cfg(test)]
@@ -69,7 +119,20 @@ mod tests {
 
     #[test]
     fn inline_credentials_are_accepted() {
-        assert!(parse_stored_kubeconfig(config("token: abc", "").as_bytes()).is_ok());
+        let parsed = parse_stored_kubeconfig(config("token: abc", "").as_bytes()).unwrap();
+        assert!(!is_insecure(&parsed));
+    }
+
+    #[test]
+    fn a_connection_without_proof_of_identity_is_accepted_and_flagged() {
+        let skip = config("token: abc", ", insecure-skip-tls-verify: true");
+        assert!(is_insecure(
+            &parse_stored_kubeconfig(skip.as_bytes()).unwrap()
+        ));
+        let plain = config("token: abc", "").replace("https", "http");
+        assert!(is_insecure(
+            &parse_stored_kubeconfig(plain.as_bytes()).unwrap()
+        ));
     }
 
     #[test]
@@ -96,6 +159,40 @@ mod tests {
             assert!(error.contains(field), "{error}");
             assert!(!error.contains("secret-word"), "{error}");
         }
-        assert!(parse_stored_kubeconfig(b"token: secret").is_err());
+    }
+
+    #[test]
+    fn a_user_that_is_not_the_current_one_may_not_reach_outside_either() {
+        let text = format!(
+            "{}- {{name: v, user: {{tokenFile: /etc/passwd}}}}\n",
+            config("token: a", "")
+        )
+        .replace(
+            "users: [{name: u, user: {token: a}}]\n",
+            "users:\n- {name: u, user: {token: a}}\n",
+        );
+        let error = parse_stored_kubeconfig(text.as_bytes())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("tokenFile"), "{error}");
+    }
+
+    #[test]
+    fn what_leads_nowhere_is_refused_without_being_quoted() {
+        let nowhere =
+            config("token: hunter2", "").replace("current-context: c", "current-context: d");
+        let serverless = config("token: hunter2", "").replace("https://127.0.0.1:1", "");
+        let large = vec![b' '; LIMIT + 1];
+        for bytes in [
+            b"token: hunter2".as_slice(),
+            b"[hunter2",
+            b"\xff",
+            nowhere.as_bytes(),
+            serverless.as_bytes(),
+            &large,
+        ] {
+            let error = parse_stored_kubeconfig(bytes).unwrap_err().to_string();
+            assert!(!error.contains("hunter2"), "{error}");
+        }
     }
 }

@@ -4,15 +4,26 @@
 //! the owner puts a key into a [`queue::Queue`]; whoever takes the key reads the caches, decides, and
 //! sends writes through the one [`writer::Writer`], whose answers go back into the cache at once, so that
 //! the next look sees them.
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`clock`] | real time, randomness, tasks: everybody else gets them as inputs |
+//! | [`kubeconfig`], [`client`] | from stored credentials to a client with limits and counters |
+//! | [`requests`] | what was sent, by target, verb, resource and answer |
+//! | [`discovery`] | which kinds the server knows |
+//! | [`cache`], [`queue`] | see above |
+//! | [`writer`], [`error`] | writes, and what their refusal means |
 
 pub mod cache;
 pub mod client;
 pub mod clock;
 pub mod discovery;
 pub mod error;
+mod exchange;
 pub mod kubeconfig;
 pub mod queue;
 pub mod requests;
+mod transport;
 pub mod writer;
 
 pub use cache::{Cache, CacheOptions, Change, Index, ObjectKey};
@@ -22,4 +33,5 @@ pub use error::ApiError;
 pub use kubeconfig::parse_stored_kubeconfig;
 pub use queue::Queue;
 pub use requests::RequestCounter;
+pub use transport::TransportLayer;
 pub use writer::{Propagation, Writer};

@@ -1,8 +1,8 @@
 //! A work queue: keys, each at most once, each with one worker at a time.
 //!
 //! Rules: a key that is added while it waits is not added again; one that is added while it is worked on
-//! comes again afterwards; changes overtake what the start-up put in; a failing key waits longer each
-//! time, on its own.
+//! comes again afterwards; changes overtake what the start-up put in, also for a key that the start-up
+//! put in; a failing key waits longer each time, on its own.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::Hash;
@@ -14,9 +14,24 @@ use tokio::sync::Notify;
 use crate::clock::{self, Instant};
 
 /// First wait after a failure.
-const BASE_DELAY: Duration = Duration::from_millis(20);
-/// Longest wait after failures.
+const BASE_DELAY: Duration = Duration::from_millis(5);
+/// Longest wait after failures, give or take the jitter.
 const MAX_DELAY: Duration = Duration::from_secs(60);
+/// Fraction by which a backoff varies.
+const JITTER: f64 = 0.2;
+
+/// How many keys are where: for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Depth {
+    /// Keys that wait because something changed.
+    pub live: usize,
+    /// Keys that wait because the process has just started.
+    pub initial: usize,
+    /// Keys that a worker has.
+    pub working: usize,
+    /// Keys that come later.
+    pub delayed: usize,
+}
 
 /// See the module. Clones share the queue.
 pub struct Queue<T> {
@@ -28,10 +43,17 @@ struct Shared<T> {
     wake: Notify,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    Live,
+    Initial,
+}
+
 struct State<T> {
     live: VecDeque<T>,
+    /// May hold keys that have moved to the other lane since; `waiting` decides.
     initial: VecDeque<T>,
-    waiting: HashSet<T>,
+    waiting: HashMap<T, Lane>,
     working: HashSet<T>,
     again: HashSet<T>,
     /// Delayed keys by time; the number keeps keys of one moment apart.
@@ -63,7 +85,7 @@ impl<T: Clone + Eq + Hash> Queue<T> {
         let state = State {
             live: VecDeque::new(),
             initial: VecDeque::new(),
-            waiting: HashSet::new(),
+            waiting: HashMap::new(),
             working: HashSet::new(),
             again: HashSet::new(),
             delayed: BTreeMap::new(),
@@ -82,13 +104,13 @@ impl<T: Clone + Eq + Hash> Queue<T> {
 
     /// Adds a key because something changed.
     pub fn add(&self, key: T) {
-        self.lock().enqueue(key, false);
+        self.lock().enqueue(key, Lane::Live);
         self.shared.wake.notify_one();
     }
 
     /// Adds a key because the process has just started; changes overtake it.
     pub fn add_initial(&self, key: T) {
-        self.lock().enqueue(key, true);
+        self.lock().enqueue(key, Lane::Initial);
         self.shared.wake.notify_one();
     }
 
@@ -103,22 +125,25 @@ impl<T: Clone + Eq + Hash> Queue<T> {
     pub fn retry(&self, key: T, hint: Option<Duration>) -> Duration {
         let mut state = self.lock();
         let failures = state.failures.entry(key.clone()).or_insert(0);
-        let exponent = (*failures).min(16);
+        let backoff = BASE_DELAY
+            .saturating_mul(1 << (*failures).min(16))
+            .min(MAX_DELAY);
         *failures += 1;
-        let delay = BASE_DELAY.saturating_mul(1 << exponent).min(MAX_DELAY);
-        let delay = clock::jitter(delay, 0.2).max(hint.unwrap_or_default());
+        let delay = clock::jitter(backoff, JITTER).max(hint.unwrap_or_default());
         state.delay(key, clock::monotonic() + delay);
         drop(state);
         self.shared.wake.notify_one();
         delay
     }
 
-    /// Forgets the failures of a key: its next backoff is a short one.
+    /// Forgets the failures of a key: its next backoff is a short one. Due when a key has succeeded, and
+    /// when what it names is gone.
     pub fn forget(&self, key: &T) {
         self.lock().failures.remove(key);
     }
 
-    /// The next key to work on; none once the queue is closed. Every key taken is given back by [`Self::done`].
+    /// The next key to work on; none once the queue is shut down. Every key taken is given back by
+    /// [`Self::done`]. May be dropped while it waits, without losing a key.
     pub async fn next(&self) -> Option<T> {
         loop {
             let notified = self.shared.wake.notified();
@@ -132,7 +157,7 @@ impl<T: Clone + Eq + Hash> Queue<T> {
                 }
                 state.promote(clock::monotonic());
                 if let Some(key) = state.take() {
-                    let more = !state.live.is_empty() || !state.initial.is_empty();
+                    let more = !state.waiting.is_empty();
                     drop(state);
                     if more {
                         self.shared.wake.notify_one();
@@ -158,7 +183,7 @@ impl<T: Clone + Eq + Hash> Queue<T> {
         let mut state = self.lock();
         state.working.remove(key);
         if state.again.remove(key) {
-            state.enqueue(key.clone(), false);
+            state.enqueue(key.clone(), Lane::Live);
         }
         drop(state);
         self.shared.wake.notify_one();
@@ -167,8 +192,7 @@ impl<T: Clone + Eq + Hash> Queue<T> {
     /// How many keys wait for a worker, delayed ones left out.
     #[must_use]
     pub fn len(&self) -> usize {
-        let state = self.lock();
-        state.live.len() + state.initial.len()
+        self.lock().waiting.len()
     }
 
     /// Whether no key waits.
@@ -177,8 +201,20 @@ impl<T: Clone + Eq + Hash> Queue<T> {
         self.len() == 0
     }
 
+    /// How many keys are where.
+    #[must_use]
+    pub fn depth(&self) -> Depth {
+        let state = self.lock();
+        Depth {
+            live: state.live.len(),
+            initial: state.waiting.len() - state.live.len(),
+            working: state.working.len(),
+            delayed: state.delayed.len(),
+        }
+    }
+
     /// Ends the queue: workers get nothing more.
-    pub fn close(&self) {
+    pub fn shutdown(&self) {
         self.lock().closed = true;
         self.shared.wake.notify_waiters();
         self.shared.wake.notify_one();
@@ -194,25 +230,30 @@ impl<T: Clone + Eq + Hash> Queue<T> {
 }
 
 impl<T: Clone + Eq + Hash> State<T> {
-    fn enqueue(&mut self, key: T, initial: bool) {
+    fn enqueue(&mut self, key: T, lane: Lane) {
         if self.working.contains(&key) {
             self.again.insert(key);
-        } else if self.waiting.insert(key.clone()) {
-            if initial {
-                self.initial.push_back(key)
-            } else {
-                self.live.push_back(key)
+            return;
+        }
+        match (self.waiting.get(&key), lane) {
+            (Some(Lane::Live), _) | (Some(Lane::Initial), Lane::Initial) => {}
+            (_, Lane::Live) => {
+                self.waiting.insert(key.clone(), Lane::Live);
+                self.live.push_back(key);
+            }
+            (None, Lane::Initial) => {
+                self.waiting.insert(key.clone(), Lane::Initial);
+                self.initial.push_back(key);
             }
         }
     }
 
     fn delay(&mut self, key: T, at: Instant) {
-        if let Some(earlier) = self.delay_of.get(&key) {
-            if earlier.0 <= at {
+        if let Some(known) = self.delay_of.get(&key).copied() {
+            if known.0 <= at {
                 return;
             }
-            let earlier = *earlier;
-            self.delayed.remove(&earlier);
+            self.delayed.remove(&known);
         }
         self.sequence += 1;
         let slot = (at, self.sequence);
@@ -227,15 +268,24 @@ impl<T: Clone + Eq + Hash> State<T> {
             }
             let key = entry.remove();
             self.delay_of.remove(&key);
-            self.enqueue(key, false);
+            self.enqueue(key, Lane::Live);
         }
     }
 
     fn take(&mut self) -> Option<T> {
-        let key = self.live.pop_front().or_else(|| self.initial.pop_front())?;
+        let key = self.live.pop_front().or_else(|| self.take_initial())?;
         self.waiting.remove(&key);
         self.working.insert(key.clone());
         Some(key)
+    }
+
+    fn take_initial(&mut self) -> Option<T> {
+        while let Some(key) = self.initial.pop_front() {
+            if self.waiting.get(&key) == Some(&Lane::Initial) {
+                return Some(key);
+            }
+        }
+        None
     }
 }
 
@@ -251,25 +301,41 @@ mod tests {
         assert_eq!(queue.len(), 1);
         assert_eq!(queue.next().await, Some("a"));
         queue.add("a");
-        assert_eq!(queue.len(), 0, "not handed out twice at once");
+        queue.add_after("a", Duration::ZERO);
+        let other = tokio::time::timeout(Duration::from_secs(1), queue.next()).await;
+        assert!(other.is_err(), "not handed out twice at once");
         queue.done(&"a");
         assert_eq!(
             queue.next().await,
             Some("a"),
-            "what changed meanwhile is looked at again"
+            "what changed meanwhile is looked at again, once"
         );
         queue.done(&"a");
-        assert_eq!(queue.len(), 0);
+        assert_eq!(queue.depth(), Depth::default());
     }
 
     #[tokio::test(start_paused = true)]
     async fn changes_overtake_the_start() {
         let queue = Queue::new();
-        queue.add_initial(1);
-        queue.add_initial(2);
-        queue.add(3);
-        assert_eq!(queue.next().await, Some(3));
-        assert_eq!(queue.next().await, Some(1));
+        for key in [1, 2, 3] {
+            queue.add_initial(key);
+        }
+        queue.add(4);
+        queue.add(2);
+        queue.add_initial(4);
+        assert_eq!(
+            queue.depth(),
+            Depth {
+                live: 2,
+                initial: 2,
+                ..Depth::default()
+            }
+        );
+        let mut order = Vec::new();
+        while !queue.is_empty() {
+            order.extend(queue.next().await);
+        }
+        assert_eq!(order, [4, 2, 1, 3]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -282,29 +348,56 @@ mod tests {
         assert_eq!(queue.next().await, Some("a"));
         assert_eq!((clock::monotonic() - began).as_secs(), 5);
         queue.done(&"a");
-        assert!(queue.is_empty());
+        assert_eq!(queue.depth(), Depth::default());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delay_added_while_a_worker_waits_is_heard() {
+        let queue = Queue::new();
+        queue.add_after("late", Duration::from_secs(60));
+        let worker = clock::spawn("test", {
+            let queue = queue.clone();
+            async move { (queue.next().await, clock::monotonic()) }
+        });
+        tokio::task::yield_now().await;
+        let began = clock::monotonic();
+        queue.add_after("soon", Duration::from_secs(1));
+        let (key, at) = worker.await.unwrap();
+        assert_eq!((key, (at - began).as_secs()), (Some("soon"), 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn failures_back_off_per_key_and_honour_the_hint() {
         let queue = Queue::new();
-        let first = queue.retry("a", None);
-        for _ in 0..20 {
-            queue.retry("a", None);
+        let mut last = Duration::ZERO;
+        for failure in 0..13 {
+            let delay = queue.retry("a", None);
+            let exact = BASE_DELAY * (1 << failure);
+            assert!(
+                delay >= exact.mul_f64(0.79) && delay <= exact.mul_f64(1.21),
+                "{failure}: {delay:?}"
+            );
+            last = delay;
         }
-        let later = queue.retry("a", None);
+        assert!(last > Duration::from_secs(15));
+        for _ in 0..20 {
+            last = queue.retry("a", None);
+        }
         assert!(
-            first < Duration::from_millis(50) && later >= Duration::from_secs(45),
-            "{first:?} {later:?}"
+            last >= Duration::from_secs(48) && last <= Duration::from_secs(72),
+            "{last:?}"
         );
-        assert!(queue.retry("b", None) < Duration::from_millis(50));
+        assert!(
+            queue.retry("b", None) < Duration::from_millis(7),
+            "on its own"
+        );
         assert!(queue.retry("b", Some(Duration::from_secs(7))) >= Duration::from_secs(7));
         queue.forget(&"a");
-        assert!(queue.retry("a", None) < Duration::from_millis(50));
+        assert!(queue.retry("a", None) < Duration::from_millis(7));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn closing_ends_every_worker() {
+    async fn shutting_down_ends_every_worker() {
         let queue: Queue<u8> = Queue::new();
         let workers: Vec<_> = (0..3)
             .map(|_| {
@@ -313,9 +406,42 @@ mod tests {
             })
             .collect();
         tokio::task::yield_now().await;
-        queue.close();
+        queue.shutdown();
         for worker in workers {
             assert_eq!(worker.await.unwrap(), None);
         }
+        queue.add(1);
+        assert_eq!(queue.next().await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_wake_up_is_lost_among_workers() {
+        let queue: Queue<u32> = Queue::new();
+        let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        for _ in 0..4 {
+            let (queue, told) = (queue.clone(), told.clone());
+            clock::spawn("test", async move {
+                while let Some(key) = queue.next().await {
+                    tokio::task::yield_now().await;
+                    told.send(key).unwrap();
+                    queue.done(&key);
+                }
+            });
+        }
+        tokio::task::yield_now().await;
+        for key in 0..100 {
+            if key % 3 == 0 {
+                queue.add_after(key, Duration::from_millis(key.into()))
+            } else {
+                queue.add(key)
+            }
+        }
+        let mut keys = Vec::new();
+        for _ in 0..100 {
+            keys.extend(heard.recv().await);
+        }
+        keys.sort_unstable();
+        assert_eq!(keys, (0..100).collect::<Vec<_>>());
+        queue.shutdown();
     }
 }

@@ -1,10 +1,14 @@
 //! Counts API requests: what a change costs is known, not guessed.
 
+use std::time::Duration;
+
 use http::{Method, Request};
-use kube::client::Body;
+use prometheus::core::Collector;
 use prometheus::{IntCounterVec, Opts, Registry};
 
-/// Counts requests by target cluster, verb and resource. Clones share the counters.
+use crate::transport::TransportLayer;
+
+/// Counts requests by target cluster, verb, resource and answer. Clones share the counters.
 #[derive(Clone)]
 pub struct RequestCounter {
     counter: IntCounterVec,
@@ -21,43 +25,79 @@ impl RequestCounter {
                 "windlass_api_requests_total",
                 "Requests sent to API servers.",
             ),
-            &["target", "verb", "resource"],
+            &["target", "verb", "resource", "code"],
         )?;
         registry.register(Box::new(counter.clone()))?;
         Ok(Self { counter })
     }
 
-    /// Counts one request to `target`.
-    pub fn count(&self, target: &str, request: &Request<Body>) {
-        let query = request.uri().query().unwrap_or_default();
-        let (resource, named) = resource_of(request.uri().path());
-        let verb = verb_of(request.method(), query, named);
-        self.counter
-            .with_label_values(&[target, verb, resource.as_str()])
-            .inc();
+    /// A layer for a client of `target` that counts its requests, and gives up on a response that has not
+    /// begun within `limit`.
+    #[must_use]
+    pub fn layer(&self, target: impl Into<String>, limit: Duration) -> TransportLayer {
+        TransportLayer::new(self.clone(), target.into(), limit)
     }
 
     /// Removes the series of a cluster that has left.
     pub fn forget(&self, target: &str) {
-        use prometheus::core::Collector;
         for family in self.counter.collect() {
             for metric in family.get_metric() {
                 let value = |name: &str| {
                     metric
                         .get_label()
                         .iter()
-                        .find(|l| l.name() == name)
-                        .map(|l| l.value().to_owned())
+                        .find(|label| label.name() == name)
+                        .map_or("", |label| label.value())
                 };
-                if let (Some(t), Some(verb), Some(resource)) =
-                    (value("target"), value("verb"), value("resource"))
-                    && t == target
-                {
+                if value("target") == target {
                     // A series that is gone already is as wanted.
-                    drop(self.counter.remove_label_values(&[&t, &verb, &resource]));
+                    drop(self.counter.remove_label_values(&[
+                        target,
+                        value("verb"),
+                        value("resource"),
+                        value("code"),
+                    ]));
                 }
             }
         }
+    }
+
+    /// Begins to count a request to `target`.
+    pub(crate) fn begin<B>(&self, target: &str, request: &Request<B>) -> Pending {
+        let query = request.uri().query().unwrap_or_default();
+        let (resource, named) = resource_of(request.uri().path());
+        Pending {
+            counter: self.counter.clone(),
+            target: target.to_owned(),
+            verb: verb_of(request.method(), query, named),
+            resource,
+            code: "cancelled".to_owned(),
+        }
+    }
+}
+
+/// A request whose answer is not known yet. It is counted when this is dropped, so exactly once, also
+/// when whoever waited for the answer has given up.
+pub(crate) struct Pending {
+    counter: IntCounterVec,
+    target: String,
+    verb: &'static str,
+    resource: String,
+    code: String,
+}
+
+impl Pending {
+    /// Counts the request with its answer: an HTTP status, `error` or `timeout`.
+    pub(crate) fn end(mut self, code: impl Into<String>) {
+        self.code = code.into();
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.counter
+            .with_label_values(&[&self.target, self.verb, &self.resource, &self.code])
+            .inc();
     }
 }
 
@@ -69,7 +109,8 @@ fn verb_of(method: &Method, query: &str, named: bool) -> &'static str {
         Method::POST => "create",
         Method::PUT => "update",
         Method::PATCH => "patch",
-        Method::DELETE => "delete",
+        Method::DELETE if named => "delete",
+        Method::DELETE => "deletecollection",
         _ => "other",
     }
 }
@@ -87,12 +128,15 @@ fn resource_of(path: &str) -> (String, bool) {
     }
     parts.drain(..skip);
     // /namespaces/NAME is the Namespace itself; /namespaces/NAME/pods lies in it.
-    if parts.len() > 2 && parts[0] == "namespaces" && !matches!(parts[2], "status" | "finalize") {
+    if let ["namespaces", _, inner, ..] = parts[..]
+        && !matches!(inner, "status" | "finalize")
+    {
         parts.drain(..2);
     }
-    let resource = match parts.get(2) {
-        Some(sub) => format!("{}/{sub}", parts[0]),
-        None => parts[0].to_owned(),
+    let resource = match parts[..] {
+        [resource, _, sub, ..] => format!("{resource}/{sub}"),
+        [resource, ..] => resource.to_owned(),
+        [] => String::new(),
     };
     (resource, parts.len() > 1)
 }
@@ -106,6 +150,7 @@ mod tests {
         for (path, resource, named) in [
             ("/api/v1/namespaces", "namespaces", false),
             ("/api/v1/namespaces/web", "namespaces", true),
+            ("/api/v1/namespaces/web/status", "namespaces/status", true),
             ("/api/v1/namespaces/web/configmaps", "configmaps", false),
             ("/api/v1/namespaces/web/configmaps/a", "configmaps", true),
             (
@@ -115,11 +160,53 @@ mod tests {
             ),
             ("/apis/g.example/v1/crps/a/status", "crps/status", true),
             ("/apis/g.example/v1", "discovery", true),
+            ("/api", "discovery", true),
             ("/readyz", "/readyz", true),
         ] {
             assert_eq!(resource_of(path), (resource.to_owned(), named), "{path}");
         }
-        assert_eq!(verb_of(&Method::GET, "watch=true", false), "watch");
-        assert_eq!(verb_of(&Method::GET, "limit=5", false), "list");
+    }
+
+    #[test]
+    fn verbs() {
+        for (method, query, named, verb) in [
+            (Method::GET, "watch=true", false, "watch"),
+            (Method::GET, "limit=5", false, "list"),
+            (Method::GET, "", true, "get"),
+            (Method::DELETE, "", true, "delete"),
+            (Method::DELETE, "", false, "deletecollection"),
+            (Method::PATCH, "", true, "patch"),
+        ] {
+            assert_eq!(verb_of(&method, query, named), verb);
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_leaves_takes_its_series_along() {
+        let registry = Registry::new();
+        let counter = RequestCounter::new(&registry).unwrap();
+        let request = Request::get("/api/v1/pods").body(()).unwrap();
+        counter.begin("a", &request).end("200");
+        counter.begin("a", &request).end("500");
+        counter.begin("b", &request).end("200");
+        drop(counter.begin("b", &request));
+        counter.forget("a");
+        let left: Vec<String> = registry.gather()[0]
+            .get_metric()
+            .iter()
+            .map(|metric| {
+                metric
+                    .get_label()
+                    .iter()
+                    .map(|label| label.value())
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            })
+            .collect();
+        assert_eq!(
+            left,
+            ["200 pods b list", "cancelled pods b list"],
+            "labels are sorted by name"
+        );
     }
 }

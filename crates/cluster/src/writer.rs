@@ -1,25 +1,44 @@
 //! The one place that sends writes, to the hub and to members alike.
 //!
 //! A create is a POST, an update a PUT with the resourceVersion, a member's object a server-side apply;
-//! nothing else is offered, so no list is ever merged by accident. Objects that we built are sent with
-//! fieldValidation=Ignore, which costs the server a fifth less.
+//! nothing else is offered but a JSON patch, so no list is ever merged by accident. Objects that we built
+//! are sent with fieldValidation=Ignore, which costs the server a fifth less.
 //!
-//! A write whose answer got lost is settled before anybody acts on it: the object is read, and the write
-//! counts as done when it shows what was sent.
+//! A write whose answer got lost is settled before anybody acts on it, by a live read:
+//!
+//! | write | what is read | outcome |
+//! |---|---|---|
+//! | create | an object that shows what was sent | done |
+//! | create | none, or another one | transient |
+//! | replace | the resourceVersion that was sent | transient: it was not done |
+//! | replace | another resourceVersion | conflict: the caller reads what is there |
+//! | delete | none, another one of that name, or it is going away | done |
+//! | delete | the object as it was | transient |
+//!
+//! Applies and JSON patches do no harm when they are sent again, so for them silence is an outage like
+//! any other. Should the read fail too, the outcome is transient.
+
+mod settle;
+mod url;
 
 use std::time::Duration;
 
 use http::{Method, Request};
-use kube::core::{ApiResource, DynamicObject};
+use kube::core::{ApiResource, DynamicObject, Status};
 use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::error::ApiError;
+use crate::exchange::{Failure, exchange};
 
-/// Limit for one request that is no watch.
+/// Limit for one request and its whole answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+const JSON: &str = "application/json";
+const APPLY: &str = "application/apply-patch+yaml";
+const JSON_PATCH: &str = "application/json-patch+json";
 
 /// What happens to the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +51,22 @@ pub enum Propagation {
     Orphan,
 }
 
+impl Propagation {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Background => "Background",
+            Self::Foreground => "Foreground",
+            Self::Orphan => "Orphan",
+        }
+    }
+}
+
 /// See the module.
 #[derive(Clone)]
 pub struct Writer {
     client: Client,
     field_manager: &'static str,
+    timeout: Duration,
 }
 
 impl Writer {
@@ -46,7 +76,14 @@ impl Writer {
         Self {
             client,
             field_manager,
+            timeout: REQUEST_TIMEOUT,
         }
+    }
+
+    /// The writer with another limit for one request.
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
 
     /// The client, for reads.
@@ -63,21 +100,12 @@ impl Writer {
     where
         K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
     {
-        let collection = K::url_path(&(), object.namespace().as_deref());
-        let path = format!(
-            "{collection}?fieldManager={}&fieldValidation=Ignore",
-            self.field_manager
-        );
-        let body = typed(object)?;
-        match self.send(Method::POST, &path, JSON, &body).await {
-            Err(Outcome::Lost(message)) => {
-                let live: Option<K> = self
-                    .read(&format!("{collection}/{}", object.name_any()))
-                    .await?;
-                settle(live.filter(|live| same_metadata(live, object)), message)
-            }
-            other => other.map_err(Outcome::into_error),
-        }
+        let collection = url::collection::<K>(&(), object.namespace().as_deref());
+        self.post(
+            &collection,
+            &typed(object, &K::api_version(&()), &K::kind(&()))?,
+        )
+        .await
     }
 
     /// Replaces an object as it was read: metadata and spec.
@@ -88,7 +116,12 @@ impl Writer {
     where
         K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
     {
-        self.put(object, "").await
+        self.put(
+            &url_of(object)?,
+            "",
+            &typed(object, &K::api_version(&()), &K::kind(&()))?,
+        )
+        .await
     }
 
     /// Replaces the status of an object as it was read.
@@ -99,29 +132,12 @@ impl Writer {
     where
         K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
     {
-        self.put(object, "/status").await
-    }
-
-    async fn put<K>(&self, object: &K, subresource: &str) -> Result<K, ApiError>
-    where
-        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
-    {
-        let url = object_url(
-            &K::url_path(&(), object.namespace().as_deref()),
-            &object.name_any(),
-        );
-        let path = format!(
-            "{url}{subresource}?fieldManager={}&fieldValidation=Ignore",
-            self.field_manager
-        );
-        match self.send(Method::PUT, &path, JSON, &typed(object)?).await {
-            // Either it was not written, and trying again is right, or it was, and a conflict makes the
-            // caller read what it wrote.
-            Err(Outcome::Lost(message)) => {
-                Err(ApiError::Conflict(format!("outcome unknown: {message}")))
-            }
-            other => other.map_err(Outcome::into_error),
-        }
+        self.put(
+            &url_of(object)?,
+            "/status",
+            &typed(object, &K::api_version(&()), &K::kind(&()))?,
+        )
+        .await
     }
 
     /// Deletes exactly this object, not a later one of its name. Being gone already is success.
@@ -132,25 +148,51 @@ impl Writer {
     where
         K: Resource<DynamicType = ()>,
     {
-        let url = object_url(
-            &K::url_path(&(), object.namespace().as_deref()),
-            &object.name_any(),
-        );
-        self.delete_at(&url, object.uid().as_deref(), Propagation::Background)
-            .await
+        self.delete_at(
+            &url_of(object)?,
+            object.uid().as_deref(),
+            Propagation::Background,
+        )
+        .await
     }
 
-    /// Reads an object of any kind; none when it, or its kind, does not exist.
+    /// Reads an object as it is on the server, past every cache; none when it does not exist.
     ///
     /// # Errors
     /// See [`ApiError`].
-    pub async fn get_dyn(
+    pub async fn get<K>(&self, namespace: Option<&str>, name: &str) -> Result<Option<K>, ApiError>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        self.read(&url::object::<K>(&(), namespace, name)?).await
+    }
+
+    /// Creates an object of any kind; its namespace is taken from its metadata.
+    ///
+    /// # Errors
+    /// See [`ApiError`]; `AlreadyExists` when somebody was first.
+    pub async fn create_dyn(
         &self,
         kind: &ApiResource,
-        namespace: Option<&str>,
-        name: &str,
-    ) -> Result<Option<DynamicObject>, ApiError> {
-        self.read(&object_url(&DynamicObject::url_path(kind, namespace), name))
+        object: &DynamicObject,
+    ) -> Result<DynamicObject, ApiError> {
+        let collection = url::collection::<DynamicObject>(kind, object.namespace().as_deref());
+        self.post(&collection, &typed(object, &kind.api_version, &kind.kind)?)
+            .await
+    }
+
+    /// Replaces an object of any kind as it was read.
+    ///
+    /// # Errors
+    /// See [`ApiError`]; `Conflict` when it has changed since.
+    pub async fn replace_dyn(
+        &self,
+        kind: &ApiResource,
+        object: &DynamicObject,
+    ) -> Result<DynamicObject, ApiError> {
+        let url =
+            url::object::<DynamicObject>(kind, object.namespace().as_deref(), &object.name_any())?;
+        self.put(&url, "", &typed(object, &kind.api_version, &kind.kind)?)
             .await
     }
 
@@ -161,47 +203,30 @@ impl Writer {
     pub async fn apply_dyn(
         &self,
         kind: &ApiResource,
-        object: &Value,
-        namespace: Option<&str>,
-        name: &str,
+        object: &DynamicObject,
         force: bool,
     ) -> Result<DynamicObject, ApiError> {
-        let url = object_url(&DynamicObject::url_path(kind, namespace), name);
-        let path = format!(
-            "{url}?fieldManager={}&force={force}&fieldValidation=Ignore",
+        let url =
+            url::object::<DynamicObject>(kind, object.namespace().as_deref(), &object.name_any())?;
+        let mut body = typed(object, &kind.api_version, &kind.kind)?;
+        // The server refuses an apply that says who manages what.
+        if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+        let query = format!(
+            "fieldManager={}&force={force}&fieldValidation=Ignore",
             self.field_manager
         );
-        // Applying again is harmless, so a lost answer is an outage like any other.
-        self.send(Method::PATCH, &path, "application/apply-patch+yaml", object)
+        self.send(Method::PATCH, &format!("{url}?{query}"), APPLY, &body)
             .await
-            .map_err(Outcome::into_error)
-    }
-
-    /// Replaces an object of any kind as it was read.
-    ///
-    /// # Errors
-    /// See [`ApiError`]; `Conflict` when it has changed since.
-    pub async fn replace_dyn(
-        &self,
-        kind: &ApiResource,
-        object: &Value,
-        namespace: Option<&str>,
-        name: &str,
-    ) -> Result<DynamicObject, ApiError> {
-        let url = object_url(&DynamicObject::url_path(kind, namespace), name);
-        let path = format!(
-            "{url}?fieldManager={}&fieldValidation=Ignore",
-            self.field_manager
-        );
-        self.send(Method::PUT, &path, JSON, object)
-            .await
-            .map_err(Outcome::into_error)
+            .map_err(Failure::into_error)
     }
 
     /// Sends a JSON patch; let its first operation test what the rest relies on.
     ///
     /// # Errors
-    /// See [`ApiError`]; `Rejected` when a test fails.
+    /// See [`ApiError`]; `Conflict` when the patch does not fit the object as it is now: a test fails, or
+    /// a path is not there.
     pub async fn json_patch_dyn(
         &self,
         kind: &ApiResource,
@@ -209,13 +234,21 @@ impl Writer {
         name: &str,
         patch: &json_patch::Patch,
     ) -> Result<DynamicObject, ApiError> {
-        let url = object_url(&DynamicObject::url_path(kind, namespace), name);
-        let path = format!("{url}?fieldManager={}", self.field_manager);
+        let url = url::object::<DynamicObject>(kind, namespace, name)?;
+        let path = format!(
+            "{url}?fieldManager={}&fieldValidation=Ignore",
+            self.field_manager
+        );
         let body =
             serde_json::to_value(patch).map_err(|error| ApiError::Rejected(error.to_string()))?;
-        self.send(Method::PATCH, &path, "application/json-patch+json", &body)
+        self.send(Method::PATCH, &path, JSON_PATCH, &body)
             .await
-            .map_err(Outcome::into_error)
+            .map_err(|failure| match failure {
+                Failure::Refused(status, _) if does_not_fit(&status) => {
+                    ApiError::Conflict("the patch does not fit the object as it is now".to_owned())
+                }
+                other => other.into_error(),
+            })
     }
 
     /// Deletes an object of any kind, if it still has that UID. Being gone already is success.
@@ -231,11 +264,88 @@ impl Writer {
         propagation: Propagation,
     ) -> Result<(), ApiError> {
         self.delete_at(
-            &object_url(&DynamicObject::url_path(kind, namespace), name),
+            &url::object::<DynamicObject>(kind, namespace, name)?,
             uid,
             propagation,
         )
         .await
+    }
+
+    /// Reads an object of any kind as it is on the server; none when it, or its kind, does not exist.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn get_dyn(
+        &self,
+        kind: &ApiResource,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<DynamicObject>, ApiError> {
+        self.read(&url::object::<DynamicObject>(kind, namespace, name)?)
+            .await
+    }
+
+    async fn post<T: DeserializeOwned>(
+        &self,
+        collection: &str,
+        body: &Value,
+    ) -> Result<T, ApiError> {
+        let path = format!(
+            "{collection}?fieldManager={}&fieldValidation=Ignore",
+            self.field_manager
+        );
+        let lost = match self.send(Method::POST, &path, JSON, body).await {
+            Err(Failure::Lost(error)) => error,
+            other => return other.map_err(Failure::into_error),
+        };
+        // A name that the server was to make up can't be asked for.
+        let Some(name) = body.pointer("/metadata/name").and_then(Value::as_str) else {
+            return Err(lost);
+        };
+        match self
+            .read::<Value>(&url::in_collection(collection, name)?)
+            .await
+        {
+            Ok(Some(live)) if settle::shows(&live, body) => {
+                serde_json::from_value(live).map_err(|_| lost)
+            }
+            _ => Err(lost),
+        }
+    }
+
+    async fn put<T: DeserializeOwned>(
+        &self,
+        url: &str,
+        subresource: &str,
+        body: &Value,
+    ) -> Result<T, ApiError> {
+        // Without it the server would overwrite whatever is there.
+        let Some(version) = body
+            .pointer("/metadata/resourceVersion")
+            .and_then(Value::as_str)
+        else {
+            return Err(ApiError::Rejected(
+                "an object is replaced as it was read, with its resourceVersion".to_owned(),
+            ));
+        };
+        let path = format!(
+            "{url}{subresource}?fieldManager={}&fieldValidation=Ignore",
+            self.field_manager
+        );
+        let lost = match self.send(Method::PUT, &path, JSON, body).await {
+            Err(Failure::Lost(error)) => error,
+            other => return other.map_err(Failure::into_error),
+        };
+        match self.read::<Value>(url).await {
+            Ok(None) => Err(ApiError::NotFound(format!(
+                "it is gone, after: {}",
+                lost.message()
+            ))),
+            Ok(Some(live)) if settle::version(&live) != Some(version) => Err(ApiError::Conflict(
+                format!("it has changed, perhaps by this write: {}", lost.message()),
+            )),
+            _ => Err(lost),
+        }
     }
 
     async fn delete_at(
@@ -244,105 +354,85 @@ impl Writer {
         uid: Option<&str>,
         propagation: Propagation,
     ) -> Result<(), ApiError> {
-        let policy = match propagation {
-            Propagation::Background => "Background",
-            Propagation::Foreground => "Foreground",
-            Propagation::Orphan => "Orphan",
-        };
         let mut body = serde_json::json!({
-            "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy,
+            "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation.as_str(),
         });
         if let Some(uid) = uid {
             body["preconditions"] = serde_json::json!({ "uid": uid });
         }
-        match self.send::<Value>(Method::DELETE, url, JSON, &body).await {
-            Ok(_) | Err(Outcome::Answered(ApiError::NotFound(_))) => Ok(()),
-            Err(outcome) => Err(outcome.into_error()),
+        let error = match self.send::<Value>(Method::DELETE, url, JSON, &body).await {
+            Ok(_) => return Ok(()),
+            Err(Failure::Lost(error)) => error,
+            Err(failure) => match failure.into_error() {
+                ApiError::NotFound(_) => return Ok(()),
+                // Most likely another object has taken the name: then ours is gone.
+                conflict @ ApiError::Conflict(_) => conflict,
+                other => return Err(other),
+            },
+        };
+        match self.read::<Value>(url).await {
+            Ok(None) => Ok(()),
+            Ok(Some(live)) if settle::is_another(&live, uid) => Ok(()),
+            Ok(Some(live)) if error.is_outage() && settle::is_going(&live) => Ok(()),
+            _ => Err(error),
         }
     }
 
-    async fn read<K: DeserializeOwned>(&self, url: &str) -> Result<Option<K>, ApiError> {
+    async fn read<T: DeserializeOwned>(&self, url: &str) -> Result<Option<T>, ApiError> {
         let request = Request::get(url)
             .body(Vec::new())
             .map_err(|error| ApiError::Rejected(error.to_string()))?;
-        match tokio::time::timeout(REQUEST_TIMEOUT, self.client.request::<K>(request)).await {
-            Err(_) => Err(ApiError::transient("no answer in time")),
-            Ok(Ok(object)) => Ok(Some(object)),
-            Ok(Err(error)) => match ApiError::from_kube(error) {
-                ApiError::NotFound(_) => Ok(None),
-                other => Err(other),
-            },
+        match exchange(&self.client, request, self.timeout)
+            .await
+            .map_err(Failure::into_error)
+        {
+            Ok(object) => Ok(Some(object)),
+            Err(ApiError::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
-    async fn send<K: DeserializeOwned>(
+    async fn send<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
         content_type: &str,
         body: &Value,
-    ) -> Result<K, Outcome> {
-        let refused = |error: String| Outcome::Answered(ApiError::Rejected(error));
-        let body = serde_json::to_vec(body).map_err(|error| refused(error.to_string()))?;
+    ) -> Result<T, Failure> {
+        let unsent = |error: String| Failure::Unsent(ApiError::Rejected(error));
+        let body = serde_json::to_vec(body).map_err(|error| unsent(error.to_string()))?;
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header(http::header::CONTENT_TYPE, content_type)
             .body(body)
-            .map_err(|error| refused(error.to_string()))?;
-        match tokio::time::timeout(REQUEST_TIMEOUT, self.client.request::<K>(request)).await {
-            Err(_) => Err(Outcome::Lost("no answer in time".to_owned())),
-            Ok(Ok(object)) => Ok(object),
-            Ok(Err(kube::Error::Api(status))) => {
-                Err(Outcome::Answered(ApiError::from_status(&status)))
-            }
-            Ok(Err(error)) => Err(Outcome::Lost(
-                ApiError::from_kube(error).message().to_owned(),
-            )),
-        }
+            .map_err(|error| unsent(error.to_string()))?;
+        exchange(&self.client, request, self.timeout).await
     }
 }
 
-const JSON: &str = "application/json";
-
-/// How a write ended.
-enum Outcome {
-    /// The server answered.
-    Answered(ApiError),
-    /// It may or may not have been done.
-    Lost(String),
-}
-
-impl Outcome {
-    fn into_error(self) -> ApiError {
-        match self {
-            Self::Answered(error) => error,
-            Self::Lost(message) => ApiError::transient(message),
-        }
-    }
-}
-
-fn object_url(collection: &str, name: &str) -> String {
-    format!("{collection}/{name}")
+fn url_of<K: Resource<DynamicType = ()>>(object: &K) -> Result<String, ApiError> {
+    url::object::<K>(&(), object.namespace().as_deref(), &object.name_any())
 }
 
 /// The object with its type, which the API server wants and typed structs may leave out.
-fn typed<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Result<Value, ApiError> {
+fn typed<K: Serialize>(object: &K, api_version: &str, kind: &str) -> Result<Value, ApiError> {
     let mut body =
         serde_json::to_value(object).map_err(|error| ApiError::Rejected(error.to_string()))?;
-    body["apiVersion"] = K::api_version(&()).into_owned().into();
-    body["kind"] = K::kind(&()).into_owned().into();
+    let Some(fields) = body.as_object_mut() else {
+        return Err(ApiError::Rejected("it is no object".to_owned()));
+    };
+    fields.insert("apiVersion".to_owned(), api_version.into());
+    fields.insert("kind".to_owned(), kind.into());
     Ok(body)
 }
 
-fn settle<K>(live: Option<K>, message: String) -> Result<K, ApiError> {
-    live.ok_or_else(|| ApiError::transient(message))
-}
-
-/// Whether a live object is the one that we sent: names are derived from content, so what we labelled
-/// and annotated tells.
-fn same_metadata<K: Resource>(live: &K, sent: &K) -> bool {
-    live.meta().labels == sent.meta().labels
-        && live.meta().annotations == sent.meta().annotations
-        && live.meta().owner_references == sent.meta().owner_references
+/// Whether the server says that a JSON patch can't be carried out. It says so by a 422 without naming
+/// an object or a field; what validation refuses names both, and what a webhook refuses has no details.
+fn does_not_fit(status: &Status) -> bool {
+    status.code == 422
+        && status
+            .details
+            .as_ref()
+            .is_some_and(|details| details.kind.is_empty() && details.causes.is_empty())
 }

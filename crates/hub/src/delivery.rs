@@ -174,7 +174,13 @@ impl Delivery {
         fill: impl FnOnce(&mut Report<'_>),
     ) -> Result<(), ApiError> {
         let previous = binding.status.clone().unwrap_or_default();
-        let conditions = previous.conditions.clone().unwrap_or_default();
+        let mut conditions = previous.conditions.clone().unwrap_or_default();
+        if let Some((digest, _)) = about
+            && previous.observed_digest.as_deref().is_none_or(|observed| !digest.is(observed))
+        {
+            // What was available is not what is asked for now: its clock starts anew.
+            conditions.retain(|condition| condition.type_ != Stage::Available.as_str());
+        }
         let mut report = Report { binding, previous: &conditions, now: clock::now(), status: BindingStatus::default() };
         fill(&mut report);
         let mut status = report.status;
@@ -264,11 +270,10 @@ impl Report<'_> {
             "The cluster has been told of the snapshot",
         );
         let told = report::binding_conditions(outcome);
+        let failed = told.failed_placements(self.previous_failures(), self.now);
+        self.status.failed_placements = (!failed.is_empty()).then_some(failed);
         for (stage, status, reason, message) in told.conditions {
             self.condition(stage, status, reason, message);
-        }
-        if !told.failed.is_empty() {
-            self.status.failed_placements = Some(told.failed_placements(self.previous_failures(), self.now));
         }
     }
 

@@ -1,2 +1,64 @@
 //! The one binary.
-fn main() {}
+
+mod crds;
+mod hub;
+mod join;
+mod leave;
+mod status;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Places Kubernetes resources onto a fleet of clusters, and tells the truth about what runs where.
+#[derive(Parser)]
+#[command(version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Print the CustomResourceDefinitions as YAML.
+    Crds(crds::Args),
+    /// Run the hub.
+    Hub(hub::Args),
+    /// Join a cluster: the hub will deliver to it.
+    Join(join::Args),
+    /// Let a cluster leave; what runs there stays, unless it is purged.
+    Leave(leave::Args),
+    /// Show placements, or how one fares on each cluster.
+    Status(status::Args),
+}
+
+/// What a command failed with, in words for a person.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    windlass_cluster::clock::install_crypto();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("windlass: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let result = runtime.block_on(async {
+        match cli.command {
+            Command::Crds(args) => crds::run(&args),
+            Command::Hub(args) => hub::run(args).await,
+            Command::Join(args) => join::run(args).await,
+            Command::Leave(args) => leave::run(args).await,
+            Command::Status(args) => status::run(args).await,
+        }
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("windlass: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -15,6 +15,7 @@ pub fn schema(node: &mut Value) {
             map.remove("format");
         }
         without_null(map);
+        whole_numbers(map);
         int_or_string(map);
         for key in ["properties", "items", "additionalProperties", "anyOf"] {
             match map.get_mut(key) {
@@ -28,8 +29,16 @@ pub fn schema(node: &mut Value) {
     }
 }
 
-/// Every object has a type and metadata.
+/// Every object has a type and metadata, and is described by its own words: they stand at the type of the
+/// spec, because that is the type which a person writes.
 pub fn root(node: &mut Value) {
+    let spec = json!("Desired state.");
+    if let Some(about) = node.pointer_mut("/properties/spec/description") {
+        node["description"] = std::mem::replace(about, spec);
+    }
+    if let Some(about) = node.pointer_mut("/properties/status/description") {
+        *about = json!(format!("Observed state. {}", about.as_str().unwrap_or_default()));
+    }
     let described = |text: &str| json!({ "type": "string", "description": text });
     if let Some(properties) = node.get_mut("properties").and_then(Value::as_object_mut) {
         properties.insert("apiVersion".into(), described("APIVersion defines the versioned schema of this representation of an object."));
@@ -42,6 +51,17 @@ pub fn root(node: &mut Value) {
 fn without_null(map: &mut Map<String, Value>) {
     if let Some(Value::Array(values)) = map.get_mut("enum") {
         values.retain(|value| !value.is_null());
+    }
+}
+
+/// Bounds are floating point numbers in Rust's schema, and integers in Go's.
+fn whole_numbers(map: &mut Map<String, Value>) {
+    for key in ["minimum", "maximum"] {
+        let Some(bound) = map.get(key).and_then(Value::as_f64) else { continue };
+        // Bounds of the API are small.
+        if bound.fract() == 0.0 && bound.abs() < 1e9 {
+            map.insert(key.to_owned(), json!(bound as i64));
+        }
     }
 }
 

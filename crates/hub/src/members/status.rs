@@ -52,7 +52,7 @@ pub fn desired(cluster: &MemberCluster, facts: &Facts, now: Timestamp) -> Option
     let mut next = previous.clone();
     let generation = cluster.metadata.generation;
     cluster_conditions(&mut next, facts, generation, now);
-    let agent = agent_conditions(&mut next, facts, generation, now);
+    agent_conditions(&mut next, facts, generation, now);
     properties(&mut next, facts, now);
     usage(&mut next, facts, now);
     // The heartbeat alone is written at its pace; with anything else it comes along.
@@ -60,8 +60,11 @@ pub fn desired(cluster: &MemberCluster, facts: &Facts, now: Timestamp) -> Option
         let age = SignedDuration::try_from(facts.heartbeat_every).unwrap_or(SignedDuration::MAX);
         facts.last_contact.is_some_and(|contact| contact.duration_since(last.0) >= age)
     });
-    if (stale || next != previous) && let (Some(contact), Some(agent)) = (facts.last_contact, agent) {
-        agent.last_received_heartbeat = Some(Time(contact));
+    if stale || next != previous {
+        let agent = next.agent_status.iter_mut().flatten().find(|agent| agent.type_ == MEMBER_AGENT);
+        if let (Some(contact), Some(agent)) = (facts.last_contact, agent) {
+            agent.last_received_heartbeat = Some(Time(contact));
+        }
     }
     (next != previous).then_some(next)
 }
@@ -112,14 +115,9 @@ fn agent_of(status: &MemberClusterStatus) -> Option<&AgentStatus> {
 }
 
 /// The conditions that scheduling looks at, in the form in which an agent would report them.
-fn agent_conditions<'a>(
-    next: &'a mut MemberClusterStatus,
-    facts: &Facts,
-    generation: Option<i64>,
-    now: Timestamp,
-) -> Option<&'a mut AgentStatus> {
+fn agent_conditions(next: &mut MemberClusterStatus, facts: &Facts, generation: Option<i64>, now: Timestamp) {
     if facts.healthy.is_none() && agent_of(next).is_none() {
-        return None;
+        return;
     }
     let agents = next.agent_status.get_or_insert_default();
     let position = agents.iter().position(|agent| agent.type_ == MEMBER_AGENT).unwrap_or_else(|| {
@@ -141,7 +139,6 @@ fn agent_conditions<'a>(
         }
         None => {}
     }
-    Some(agent)
 }
 
 fn properties(next: &mut MemberClusterStatus, facts: &Facts, now: Timestamp) {

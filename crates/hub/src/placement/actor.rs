@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dashmap::DashMap;
-use futures::{StreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 use kube::{Api, ResourceExt};
 use windlass_aggregator::{ExternalUnset, Scheduling};
 use windlass_api::conditions::{Reason, SCHEDULED, Status};
@@ -358,12 +358,10 @@ impl Actor {
         let creates = plan.create.iter().map(|binding| Write::Create(binding));
         let replaces = plan.replace.iter().map(|binding| Write::Replace(binding));
         let deletes = plan.delete.iter().map(|binding| Write::Delete(binding));
-        let writes: Vec<Write<'_>> = creates.chain(replaces).chain(deletes).collect();
+        let writes: Vec<_> =
+            creates.chain(replaces).chain(deletes).map(|write| self.write_binding(write).boxed()).collect();
         let results: Vec<Result<(), ApiError>> =
-            stream::iter(writes.into_iter().map(|write| self.write_binding(write)))
-                .buffer_unordered(PARALLEL)
-                .collect()
-                .await;
+            stream::iter(writes).buffer_unordered(PARALLEL).collect().await;
         results.into_iter().collect()
     }
 

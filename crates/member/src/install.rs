@@ -1,0 +1,32 @@
+//! What joining installs on a member.
+
+use serde_json::{Value, json};
+use windlass_api::names::HUB_NAMESPACE;
+
+/// Name of the ServiceAccount, ClusterRole and ClusterRoleBinding that are the hub's on a member.
+pub const SERVICE_ACCOUNT: &str = "windlass-hub";
+
+/// The rules of `--rights all`: every verb on whatever may be placed.
+#[must_use]
+pub fn all_rights() -> Value {
+    json!([
+        { "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] },
+        { "nonResourceURLs": ["/readyz", "/version", "/api", "/api/*", "/apis", "/apis/*"], "verbs": ["get"] },
+    ])
+}
+
+/// The objects, in the order in which they are applied.
+#[must_use]
+pub fn objects(rules: &Value) -> Vec<Value> {
+    vec![
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": HUB_NAMESPACE } }),
+        json!({ "apiVersion": "v1", "kind": "ServiceAccount",
+                "metadata": { "name": SERVICE_ACCOUNT, "namespace": HUB_NAMESPACE } }),
+        json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                "metadata": { "name": SERVICE_ACCOUNT }, "rules": rules }),
+        json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+                "metadata": { "name": SERVICE_ACCOUNT },
+                "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": SERVICE_ACCOUNT },
+                "subjects": [{ "kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": HUB_NAMESPACE }] }),
+    ]
+}

@@ -1,0 +1,123 @@
+//! From the outcome of a delivery to what the binding says (API §4.3, §4.6).
+
+use jiff::Timestamp;
+use windlass_api::conditions::{BindingReason, ManifestReason, Stage, Status};
+use windlass_api::placement::{FailedResourcePlacement, ResourceIdentifier};
+use windlass_status::conditions::{NewCondition, status};
+
+use crate::availability::Availability;
+use crate::deliver::{ManifestOutcome, Outcome};
+use crate::manifest::ManifestId;
+
+/// Objects listed at most.
+const LIMIT: usize = 100;
+
+/// What to say.
+pub struct Told<'a> {
+    /// Applied, and Available once everything is applied.
+    pub conditions: Vec<(Stage, Status, BindingReason, String)>,
+    /// Objects that are not as they should be, sorted.
+    pub failed: Vec<Failure<'a>>,
+}
+
+/// An object that is not as it should be.
+pub struct Failure<'a> {
+    id: &'a ManifestId,
+    stage: Stage,
+    reason: ManifestReason,
+    message: String,
+    generation: i64,
+}
+
+/// Sums the outcome up. Messages name the first object in order, so that they don't flip.
+#[must_use]
+pub fn binding_conditions(outcome: &Outcome) -> Told<'_> {
+    let mut failed: Vec<Failure<'_>> = outcome.manifests.iter().filter_map(failure).collect();
+    failed.sort_by(|a, b| a.id.cmp(b.id));
+    let not_applied: Vec<&Failure<'_>> = failed.iter().filter(|failure| failure.stage == Stage::Applied).collect();
+    let total = outcome.manifests.len();
+    let mut conditions = Vec::new();
+    if let Some(first) = not_applied.first() {
+        let waits = not_applied.iter().all(|failure| failure.reason == ManifestReason::PreparingToProcess);
+        let reason = if waits { BindingReason::ApplyInProgress } else { BindingReason::NotAllWorkHaveBeenApplied };
+        let message =
+            format!("{} of {total} object(s) are not applied; the first is {}: {}", not_applied.len(), first.id, first.message);
+        conditions.push((Stage::Applied, Status::False, reason, message));
+    } else {
+        let message = format!("All {total} object(s) are applied");
+        conditions.push((Stage::Applied, Status::True, BindingReason::AllWorkHaveBeenApplied, message));
+        conditions.push(available(outcome, &failed));
+    }
+    Told { conditions, failed }
+}
+
+fn available(outcome: &Outcome, failed: &[Failure<'_>]) -> (Stage, Status, BindingReason, String) {
+    if let Some(first) = failed.first() {
+        let message = format!("{} object(s) are not available; the first is {}: {}", failed.len(), first.id, first.message);
+        return (Stage::Available, Status::False, BindingReason::NotAllWorkAreAvailable, message);
+    }
+    let untracked = outcome.manifests.iter().filter(|m| m.available == Some(Availability::NotTrackable)).map(|m| &m.id).min();
+    match untracked {
+        Some(id) => {
+            let message = format!("All objects are in place; the availability of some can't be tracked, the first is {id}");
+            (Stage::Available, Status::True, BindingReason::NotAllWorkAreAvailabilityTrackable, message)
+        }
+        None => {
+            let message = "All objects are available".to_owned();
+            (Stage::Available, Status::True, BindingReason::AllWorkAreAvailable, message)
+        }
+    }
+}
+
+fn failure(manifest: &ManifestOutcome) -> Option<Failure<'_>> {
+    let make = |stage, reason, message: &str| Failure {
+        id: &manifest.id,
+        stage,
+        reason,
+        message: message.to_owned(),
+        generation: manifest.generation,
+    };
+    if let Some(problem) = &manifest.problem {
+        return Some(make(Stage::Applied, problem.reason, &problem.message));
+    }
+    match &manifest.available {
+        Some(Availability::NotYet(why)) => Some(make(Stage::Available, ManifestReason::ManifestNotAvailableYet, why)),
+        Some(Availability::Failed(why)) => Some(make(Stage::Available, ManifestReason::Failed, why)),
+        Some(Availability::Available | Availability::NotTrackable) | None => None,
+    }
+}
+
+impl Told<'_> {
+    /// The list for the binding; times stay where nothing has changed.
+    #[must_use]
+    pub fn failed_placements(&self, previous: &[FailedResourcePlacement], now: Timestamp) -> Vec<FailedResourcePlacement> {
+        self.failed.iter().take(LIMIT).map(|failure| failure.placement(previous, now)).collect()
+    }
+}
+
+impl Failure<'_> {
+    fn placement(&self, previous: &[FailedResourcePlacement], now: Timestamp) -> FailedResourcePlacement {
+        let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let identifier = ResourceIdentifier {
+            group: some(&self.id.group),
+            version: self.id.version.clone(),
+            kind: self.id.kind.clone(),
+            name: self.id.name.clone(),
+            namespace: self.id.namespace.clone(),
+            envelope: None,
+        };
+        let old: Vec<_> = previous
+            .iter()
+            .filter(|old| old.identifier == identifier && status(&old.condition) == Status::False)
+            .map(|old| old.condition.clone())
+            .collect();
+        let condition = NewCondition {
+            type_: self.stage.as_str(),
+            status: Status::False,
+            reason: self.reason.as_str(),
+            message: self.message.clone(),
+            observed_generation: Some(self.generation),
+        };
+        FailedResourcePlacement { identifier, condition: condition.build(&old, now) }
+    }
+}
