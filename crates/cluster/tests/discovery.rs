@@ -1,4 +1,5 @@
 //! Discovery against a server whose kinds come, and transport limits.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 mod common;
 

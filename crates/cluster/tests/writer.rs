@@ -1,4 +1,5 @@
 //! What the writer sends, and what it makes of answers, of refusals and of silence.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 mod common;
 
