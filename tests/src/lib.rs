@@ -1,1 +1,220 @@
-//! Shared harness of the end-to-end suites.
+//! Shared harness of the end-to-end suites: a real fleet, the real binary, and kubectl as a user has it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The repository.
+#[must_use]
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the repository exists")
+}
+
+/// A hub and its members, started by `hack/fleet` and ended when dropped.
+pub struct Fleet {
+    dir: PathBuf,
+    kubectl: PathBuf,
+    hub: Option<Child>,
+    port: u16,
+}
+
+impl Fleet {
+    /// Starts a fleet of its own for a suite.
+    ///
+    /// # Panics
+    /// When it can't be started: then no test of the suite means anything.
+    #[must_use]
+    pub fn up(suite: &str, members: usize) -> Self {
+        let dir = std::env::temp_dir().join(format!("windlass-{suite}-{}", std::process::id()));
+        let script = root().join("hack/fleet");
+        let out = Command::new(&script).arg("up").arg(&dir).arg("--members").arg(members.to_string()).output();
+        let out = out.expect("hack/fleet runs");
+        assert!(out.status.success(), "fleet up: {}", String::from_utf8_lossy(&out.stderr));
+        let bin = Command::new(&script).arg("bin").output().expect("hack/fleet runs").stdout;
+        let kubectl = PathBuf::from(String::from_utf8_lossy(&bin).trim()).join("kubectl");
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .expect("a free port")
+            .port();
+        Self { dir, kubectl, hub: None, port }
+    }
+
+    /// Where a control plane's kubeconfig is.
+    #[must_use]
+    pub fn kubeconfig(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("{name}.kubeconfig"))
+    }
+
+    /// Runs kubectl against a control plane; its output, or what it says went wrong.
+    ///
+    /// # Errors
+    /// What kubectl printed.
+    ///
+    /// # Panics
+    /// When kubectl can't be run.
+    pub fn try_kubectl(&self, name: &str, args: &str, input: Option<&str>) -> Result<String, String> {
+        let mut command = Command::new(&self.kubectl);
+        command.arg("--kubeconfig").arg(self.kubeconfig(name)).args(args.split_whitespace());
+        run(command, input)
+    }
+
+    /// As [`Self::try_kubectl`], when it has to succeed.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn kubectl(&self, name: &str, args: &str) -> String {
+        self.try_kubectl(name, args, None).unwrap_or_else(|error| panic!("kubectl {args} on {name}: {error}"))
+    }
+
+    /// Applies manifests.
+    ///
+    /// # Panics
+    /// When they are refused.
+    pub fn apply(&self, name: &str, manifests: &str) {
+        self.try_kubectl(name, "apply --server-side -f -", Some(manifests)).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// Runs the binary; its output, or what it says went wrong.
+    ///
+    /// # Errors
+    /// What it printed.
+    pub fn windlass(&self, args: &[&str]) -> Result<String, String> {
+        let mut command = Command::new(binary());
+        command.args(args);
+        run(command, None)
+    }
+
+    /// Joins a member of the same name.
+    ///
+    /// # Panics
+    /// When it can't join.
+    pub fn join(&self, name: &str) {
+        let (hub, member) = (self.kubeconfig("hub"), self.kubeconfig(name));
+        let args =
+            ["join", name, "--hub-kubeconfig", &hub.to_string_lossy(), "--member-kubeconfig", &member.to_string_lossy()];
+        self.windlass(&args).unwrap_or_else(|error| panic!("join {name}: {error}"));
+    }
+
+    /// Starts the hub and waits until it is ready.
+    ///
+    /// # Panics
+    /// When it does not become ready.
+    pub fn start_hub(&mut self) {
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.dir.join("hub.log"));
+        let child = Command::new(binary())
+            .args(["hub", "--kubeconfig", &self.kubeconfig("hub").to_string_lossy()])
+            .args(["--metrics-bind-address", &format!("127.0.0.1:{}", self.port)])
+            .args(["--member-unhealthy-threshold", "10"])
+            .stderr(log.expect("the log can be written"))
+            .spawn()
+            .expect("the hub starts");
+        self.hub = Some(child);
+        eventually("the hub is ready", || self.http("/readyz").map(|text| text == "ok").unwrap_or(false));
+    }
+
+    /// Ends the hub with SIGKILL.
+    pub fn kill_hub(&mut self) {
+        if let Some(mut hub) = self.hub.take() {
+            // One that has ended already is as wanted.
+            drop(hub.kill());
+            drop(hub.wait());
+        }
+    }
+
+    /// Fetches a page of the hub's.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn http(&self, path: &str) -> std::io::Result<String> {
+        use std::io::{Read, Write};
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        let body = text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+        Ok(body.unwrap_or_default())
+    }
+
+    /// Mutating requests that the hub has sent so far, as metric lines.
+    #[must_use]
+    pub fn writes(&self) -> Vec<String> {
+        let text = self.http("/metrics").unwrap_or_default();
+        text.lines()
+            .filter(|line| line.starts_with("windlass_api_requests_total"))
+            .filter(|line| !["get", "list", "watch"].iter().any(|verb| line.contains(&format!("verb=\"{verb}\""))))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// A JSONPath of an object, empty when there is none.
+    #[must_use]
+    pub fn get(&self, name: &str, what: &str, path: &str) -> String {
+        self.try_kubectl(name, &format!("get {what} -o jsonpath={path}"), None).unwrap_or_default()
+    }
+
+    /// Stops or starts an API server of the fleet.
+    ///
+    /// # Panics
+    /// When that fails.
+    pub fn control(&self, command: &str, name: &str) {
+        let out = Command::new(root().join("hack/fleet")).arg(command).arg(&self.dir).arg(name).output();
+        let out = out.expect("hack/fleet runs");
+        assert!(out.status.success(), "{command} {name}: {}", String::from_utf8_lossy(&out.stderr));
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.kill_hub();
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.dir.join("hub.log")).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            eprintln!("last lines of the hub's log:\n{}", lines[lines.len().saturating_sub(30)..].join("\n"));
+            eprintln!("{}", self.get("hub", "crp", "{.items[*].status}"));
+        }
+        drop(Command::new(root().join("hack/fleet")).arg("down").arg(&self.dir).output());
+        drop(std::fs::remove_dir_all(&self.dir));
+    }
+}
+
+fn binary() -> PathBuf {
+    // Tests lie in target/PROFILE/deps; the binary is one folder up.
+    let mut path = std::env::current_exe().expect("a test knows where it is");
+    path.pop();
+    path.pop();
+    path.join("windlass")
+}
+
+fn run(mut command: Command, input: Option<&str>) -> Result<String, String> {
+    use std::io::Write;
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(input.unwrap_or_default().as_bytes()).map_err(|error| error.to_string())?;
+    }
+    let out = child.wait_with_output().map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    if out.status.success() { Ok(text) } else { Err(format!("{text}{}", String::from_utf8_lossy(&out.stderr))) }
+}
+
+/// Waits until something holds, for a minute at most.
+///
+/// # Panics
+/// When it does not come to hold.
+pub fn eventually(what: &str, holds: impl Fn() -> bool) {
+    within(Duration::from_secs(60), what, holds);
+}
+
+/// Waits until something holds.
+///
+/// # Panics
+/// When it does not come to hold in time.
+#[allow(clippy::disallowed_methods, reason = "a test's own deadline")]
+pub fn within(limit: Duration, what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + limit;
+    while !holds() {
+        assert!(Instant::now() < deadline, "not within {} s: {what}", limit.as_secs());
+        std::thread::park_timeout(Duration::from_millis(100));
+    }
+}

@@ -61,7 +61,8 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
 #[test]
 fn one_writer_and_one_clock() {
     let rules = [
-        ("PostParams", "crates/cluster/src/writer.rs"),
+        // Asking for a token writes nothing.
+        ("PostParams", "crates/member/src/credentials.rs"),
         ("PatchParams", "crates/cluster/src/writer.rs"),
         ("DeleteParams", "crates/cluster/src/writer.rs"),
         ("SystemTime::now", "crates/cluster/src/clock.rs"),

@@ -45,7 +45,10 @@ pub fn applied_work() -> Result<Value, serde_json::Error> {
 
 fn finished(crd: CustomResourceDefinition) -> Result<Value, serde_json::Error> {
     let mut crd = serde_json::to_value(crd)?;
-    let kind = crd["spec"]["names"]["kind"].as_str().unwrap_or_default().to_owned();
+    let kind = crd["spec"]["names"]["kind"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     let mut version = crd["spec"]["versions"][0].take();
     let schema = &mut version["schema"]["openAPIV3Schema"];
     normalise::schema(schema);

@@ -13,12 +13,18 @@ fn tables() -> BTreeMap<String, Rows> {
     let mut current = String::new();
     for line in include_str!("schema.txt").lines() {
         if line.starts_with('#') || line.is_empty() {
-        } else if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        } else if let Some(name) = line
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+        {
             current = name.to_owned();
         } else {
             let (path, rest) = line.split_once(' ').unwrap();
             let rest = rest.split(' ').map(str::to_owned).collect();
-            let before = sections.entry(current.clone()).or_default().insert(path.to_owned(), rest);
+            let before = sections
+                .entry(current.clone())
+                .or_default()
+                .insert(path.to_owned(), rest);
             assert_eq!(before, None, "{current}: {path} is there twice");
         }
     }
@@ -30,10 +36,17 @@ fn expand(sections: &BTreeMap<String, Rows>, section: &str, prefix: &str, rows: 
     for (path, words) in &sections[section] {
         let path = format!("{prefix}{path}");
         let mut words = words.clone();
-        let types: Vec<String> = words.iter().filter_map(|word| word.strip_prefix("of=").map(str::to_owned)).collect();
+        let types: Vec<String> = words
+            .iter()
+            .filter_map(|word| word.strip_prefix("of=").map(str::to_owned))
+            .collect();
         words.retain(|word| !word.starts_with("of=") && word != "extension");
         for name in types.iter().flat_map(|names| names.split(',')) {
-            let inside = if words.contains("list-object") { "[]." } else { "." };
+            let inside = if words.contains("list-object") {
+                "[]."
+            } else {
+                "."
+            };
             expand(sections, name, &format!("{path}{inside}"), rows);
         }
         rows.insert(path, words);
@@ -55,7 +68,11 @@ fn describe(node: &Value, words: &mut BTreeSet<String>) -> String {
         Some(name) => name.to_owned(),
         None => panic!("no type: {node}"),
     };
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let text = |value: &Value| {
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned)
+    };
     for (key, short) in [
         ("default", "default"),
         ("minimum", "min"),
@@ -73,17 +90,31 @@ fn describe(node: &Value, words: &mut BTreeSet<String>) -> String {
     }
     if let Some(values) = node["enum"].as_array() {
         let values: BTreeSet<String> = values.iter().map(text).collect();
-        words.insert(format!("enum={}", values.into_iter().collect::<Vec<_>>().join("|")));
+        words.insert(format!(
+            "enum={}",
+            values.into_iter().collect::<Vec<_>>().join("|")
+        ));
     }
     if node["x-kubernetes-list-type"] == "map" {
-        assert_eq!(node["x-kubernetes-list-map-keys"], serde_json::json!(["type"]));
+        assert_eq!(
+            node["x-kubernetes-list-map-keys"],
+            serde_json::json!(["type"])
+        );
         words.insert("list-map".to_owned());
     }
     for (key, value, word) in [
         ("x-kubernetes-list-type", Value::from("atomic"), "atomic"),
         ("x-kubernetes-map-type", Value::from("atomic"), "atomic"),
-        ("x-kubernetes-preserve-unknown-fields", Value::from(true), "any-content"),
-        ("x-kubernetes-embedded-resource", Value::from(true), "embedded"),
+        (
+            "x-kubernetes-preserve-unknown-fields",
+            Value::from(true),
+            "any-content",
+        ),
+        (
+            "x-kubernetes-embedded-resource",
+            Value::from(true),
+            "embedded",
+        ),
     ] {
         if node.get(key) == Some(&value) {
             words.insert(word.to_owned());
@@ -96,8 +127,10 @@ fn walk(node: &Value, prefix: &str, rows: &mut Rows) {
     for key in ["nullable", "title", "$ref", "oneOf", "allOf"] {
         assert!(node.get(key).is_none(), "{prefix} has {key}");
     }
-    let required: Vec<&str> =
-        node["required"].as_array().map(|names| names.iter().filter_map(Value::as_str).collect()).unwrap_or_default();
+    let required: Vec<&str> = node["required"]
+        .as_array()
+        .map(|names| names.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default();
     for (name, child) in node["properties"].as_object().into_iter().flatten() {
         let path = format!("{prefix}{name}");
         assert!(child["description"].is_string(), "{path} is not described");
@@ -110,13 +143,24 @@ fn walk(node: &Value, prefix: &str, rows: &mut Rows) {
         rows.insert(path.clone(), words);
         walk(child, &format!("{path}."), rows);
         walk(&child["items"], &format!("{path}[]."), rows);
-        walk(&child["additionalProperties"], &format!("{path}{{}}."), rows);
+        walk(
+            &child["additionalProperties"],
+            &format!("{path}{{}}."),
+            rows,
+        );
     }
 }
 
 fn crds() -> BTreeMap<String, Value> {
     let crds = all_crds().unwrap();
-    crds.into_iter().map(|crd| (crd["spec"]["names"]["kind"].as_str().unwrap().to_owned(), crd)).collect()
+    crds.into_iter()
+        .map(|crd| {
+            (
+                crd["spec"]["names"]["kind"].as_str().unwrap().to_owned(),
+                crd,
+            )
+        })
+        .collect()
 }
 
 fn schema(crd: &Value) -> &Value {
@@ -139,7 +183,10 @@ fn every_field_is_as_the_reference_says_and_there_is_no_other() {
         for (path, words) in &expected {
             assert_eq!(actual.get(path), Some(words), "{kind}: {path}");
         }
-        let extra: Vec<_> = actual.keys().filter(|path| !expected.contains_key(*path)).collect();
+        let extra: Vec<_> = actual
+            .keys()
+            .filter(|path| !expected.contains_key(*path))
+            .collect();
         assert!(extra.is_empty(), "{kind}: not in the reference: {extra:?}");
     }
 }
@@ -151,12 +198,22 @@ fn every_extension_is_documented_and_optional() {
     for (section, rows) in tables() {
         for (path, words) in rows.iter().filter(|(_, words)| words.contains("extension")) {
             assert!(!words.contains("required"), "{section}: {path}");
-            assert!(!words.iter().any(|word| word.starts_with("default=")), "{section}: {path}");
-            assert!(document.contains(&format!("| {section} | `{path}` |")), "docs/extensions.md lacks {section} {path}");
+            assert!(
+                !words.iter().any(|word| word.starts_with("default=")),
+                "{section}: {path}"
+            );
+            assert!(
+                document.contains(&format!("| {section} | `{path}` |")),
+                "docs/extensions.md lacks {section} {path}"
+            );
             count += 1;
         }
     }
-    assert_eq!(count, document.matches("| `status.").count(), "docs/extensions.md lists fields that do not exist");
+    assert_eq!(
+        count,
+        document.matches("| `status.").count(),
+        "docs/extensions.md lists fields that do not exist"
+    );
     for word in [
         windlass_api::conditions::PLACEMENT_DELETING,
         windlass_api::labels::DELIVERY,
@@ -167,7 +224,10 @@ fn every_extension_is_documented_and_optional() {
         "windlass.dev/token-issued",
         "windlass.dev/token-expires",
     ] {
-        assert!(document.contains(&format!("`{word}`")), "docs/extensions.md lacks {word}");
+        assert!(
+            document.contains(&format!("`{word}`")),
+            "docs/extensions.md lacks {word}"
+        );
     }
 }
 
@@ -175,13 +235,20 @@ fn every_extension_is_documented_and_optional() {
 fn both_versions_are_served_with_one_schema() {
     for (kind, crd) in crds() {
         let versions = crd["spec"]["versions"].as_array().unwrap();
-        let names: Vec<&str> = versions.iter().map(|version| version["name"].as_str().unwrap()).collect();
+        let names: Vec<&str> = versions
+            .iter()
+            .map(|version| version["name"].as_str().unwrap())
+            .collect();
         assert_eq!(names, ["v1", "v1beta1"], "{kind}");
         let storage: Vec<&Value> = versions.iter().map(|version| &version["storage"]).collect();
         assert_eq!(storage, [false, true], "{kind}");
         for version in versions {
             assert_eq!(version["served"], true, "{kind}");
-            assert_eq!(version["subresources"], serde_json::json!({ "status": {} }), "{kind}");
+            assert_eq!(
+                version["subresources"],
+                serde_json::json!({ "status": {} }),
+                "{kind}"
+            );
             for part in ["schema", "additionalPrinterColumns"] {
                 assert_eq!(version.get(part), versions[0].get(part), "{kind}: {part}");
             }
@@ -194,8 +261,20 @@ fn both_versions_are_served_with_one_schema() {
 fn names() {
     let crds = crds();
     for (kind, group, plural, short, categories) in [
-        ("MemberCluster", "cluster", "memberclusters", Some("cluster"), ["fleet", "fleet-cluster"]),
-        ("ClusterResourcePlacement", "placement", "clusterresourceplacements", Some("crp"), ["fleet", "fleet-placement"]),
+        (
+            "MemberCluster",
+            "cluster",
+            "memberclusters",
+            Some("cluster"),
+            ["fleet", "fleet-cluster"],
+        ),
+        (
+            "ClusterResourcePlacement",
+            "placement",
+            "clusterresourceplacements",
+            Some("crp"),
+            ["fleet", "fleet-placement"],
+        ),
         (
             "ClusterSchedulingPolicySnapshot",
             "placement",
@@ -203,18 +282,50 @@ fn names() {
             Some("csps"),
             ["fleet", "fleet-placement"],
         ),
-        ("ClusterResourceSnapshot", "placement", "clusterresourcesnapshots", Some("crs"), ["fleet", "fleet-placement"]),
-        ("ClusterResourceBinding", "placement", "clusterresourcebindings", Some("crb"), ["fleet", "fleet-placement"]),
-        ("AppliedWork", "placement", "appliedworks", None, ["fleet", "fleet-placement"]),
+        (
+            "ClusterResourceSnapshot",
+            "placement",
+            "clusterresourcesnapshots",
+            Some("crs"),
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "ClusterResourceBinding",
+            "placement",
+            "clusterresourcebindings",
+            Some("crb"),
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "AppliedWork",
+            "placement",
+            "appliedworks",
+            None,
+            ["fleet", "fleet-placement"],
+        ),
     ] {
         let spec = &crds[kind]["spec"];
-        assert_eq!(spec["group"], format!("{group}.kubernetes-fleet.io"), "{kind}");
+        assert_eq!(
+            spec["group"],
+            format!("{group}.kubernetes-fleet.io"),
+            "{kind}"
+        );
         assert_eq!(spec["scope"], "Cluster", "{kind}");
         assert_eq!(spec["names"]["plural"], plural);
         assert_eq!(spec["names"]["singular"], kind.to_lowercase());
         assert_eq!(spec["names"]["listKind"], format!("{kind}List"));
-        assert_eq!(spec["names"]["shortNames"].as_array().map(|names| names[0].as_str().unwrap()), short, "{kind}");
-        assert_eq!(spec["names"]["categories"], serde_json::json!(categories), "{kind}");
+        assert_eq!(
+            spec["names"]["shortNames"]
+                .as_array()
+                .map(|names| names[0].as_str().unwrap()),
+            short,
+            "{kind}"
+        );
+        assert_eq!(
+            spec["names"]["categories"],
+            serde_json::json!(categories),
+            "{kind}"
+        );
         let about = schema(&crds[kind])["description"].as_str().unwrap();
         assert!(about.starts_with(kind), "{kind} is described as {about}");
     }
@@ -234,11 +345,36 @@ const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 6] = [
                 0,
                 r#".status.agentStatus[?(@.type=="MemberAgent")].lastReceivedHeartbeat"#,
             ),
-            ("Node-Count", "string", 0, r".status.properties.kubernetes-fleet\.io/node-count.value"),
-            ("Available-CPU", "string", 0, ".status.resourceUsage.available.cpu"),
-            ("Available-Memory", "string", 0, ".status.resourceUsage.available.memory"),
-            ("Allocatable-CPU", "string", 1, ".status.resourceUsage.allocatable.cpu"),
-            ("Allocatable-Memory", "string", 1, ".status.resourceUsage.allocatable.memory"),
+            (
+                "Node-Count",
+                "string",
+                0,
+                r".status.properties.kubernetes-fleet\.io/node-count.value",
+            ),
+            (
+                "Available-CPU",
+                "string",
+                0,
+                ".status.resourceUsage.available.cpu",
+            ),
+            (
+                "Available-Memory",
+                "string",
+                0,
+                ".status.resourceUsage.available.memory",
+            ),
+            (
+                "Allocatable-CPU",
+                "string",
+                1,
+                ".status.resourceUsage.allocatable.cpu",
+            ),
+            (
+                "Allocatable-Memory",
+                "string",
+                1,
+                ".status.resourceUsage.allocatable.memory",
+            ),
         ],
     ),
     (
@@ -246,12 +382,42 @@ const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 6] = [
         &[
             ("Gen", "string", 0, ".metadata.generation"),
             ("Type", "string", 1, ".spec.policy.placementType"),
-            ("Scheduled", "string", 0, "C(ClusterResourcePlacementScheduled)"),
-            ("Scheduled-Gen", "string", 0, "G(ClusterResourcePlacementScheduled)"),
-            ("Work-Synchronized", "string", 1, "C(ClusterResourcePlacementWorkSynchronized)"),
-            ("Work-Synchronized-Gen", "string", 1, "G(ClusterResourcePlacementWorkSynchronized)"),
-            ("Available", "string", 0, "C(ClusterResourcePlacementAvailable)"),
-            ("Available-Gen", "string", 0, "G(ClusterResourcePlacementAvailable)"),
+            (
+                "Scheduled",
+                "string",
+                0,
+                "C(ClusterResourcePlacementScheduled)",
+            ),
+            (
+                "Scheduled-Gen",
+                "string",
+                0,
+                "G(ClusterResourcePlacementScheduled)",
+            ),
+            (
+                "Work-Synchronized",
+                "string",
+                1,
+                "C(ClusterResourcePlacementWorkSynchronized)",
+            ),
+            (
+                "Work-Synchronized-Gen",
+                "string",
+                1,
+                "G(ClusterResourcePlacementWorkSynchronized)",
+            ),
+            (
+                "Available",
+                "string",
+                0,
+                "C(ClusterResourcePlacementAvailable)",
+            ),
+            (
+                "Available-Gen",
+                "string",
+                0,
+                "G(ClusterResourcePlacementAvailable)",
+            ),
             ("Age", "date", 0, ".metadata.creationTimestamp"),
         ],
     ),
@@ -269,25 +435,35 @@ const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 6] = [
     ("AppliedWork", &[]),
 ];
 
-const SNAPSHOT_COLUMNS: &[(&str, &str, i64, &str)] =
-    &[("Gen", "string", 0, ".metadata.generation"), ("Age", "date", 0, ".metadata.creationTimestamp")];
+const SNAPSHOT_COLUMNS: &[(&str, &str, i64, &str)] = &[
+    ("Gen", "string", 0, ".metadata.generation"),
+    ("Age", "date", 0, ".metadata.creationTimestamp"),
+];
 
 #[test]
 fn columns() {
     let crds = crds();
     for (kind, expected) in COLUMNS {
         let none = Vec::new();
-        let columns = crds[kind]["spec"]["versions"][0]["additionalPrinterColumns"].as_array().unwrap_or(&none);
+        let columns = crds[kind]["spec"]["versions"][0]["additionalPrinterColumns"]
+            .as_array()
+            .unwrap_or(&none);
         let actual: Vec<(&str, &str, i64, &str)> = columns
             .iter()
             .map(|column| {
                 let word = |key: &str| column[key].as_str().unwrap();
-                (word("name"), word("type"), column["priority"].as_i64().unwrap_or(0), word("jsonPath"))
+                (
+                    word("name"),
+                    word("type"),
+                    column["priority"].as_i64().unwrap_or(0),
+                    word("jsonPath"),
+                )
             })
             .collect();
         let written = |path: &str| {
             let inside = path.get(2..path.len() - 1).unwrap_or_default();
-            let condition = |field: &str| format!(r#".status.conditions[?(@.type=="{inside}")].{field}"#);
+            let condition =
+                |field: &str| format!(r#".status.conditions[?(@.type=="{inside}")].{field}"#);
             match path.get(..2) {
                 Some("C(") => condition("status"),
                 Some("G(") => condition("observedGeneration"),
@@ -297,7 +473,11 @@ fn columns() {
         assert_eq!(actual.len(), expected.len(), "{kind}");
         for (actual, expected) in actual.iter().zip(expected) {
             let path = written(expected.3);
-            assert_eq!(*actual, (expected.0, expected.1, expected.2, path.as_str()), "{kind}");
+            assert_eq!(
+                *actual,
+                (expected.0, expected.1, expected.2, path.as_str()),
+                "{kind}"
+            );
         }
     }
 }
@@ -312,32 +492,57 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
     }
     let placement = "ClusterResourcePlacement.spec";
     let expected: BTreeMap<String, usize> = [
-        ("MemberCluster".to_owned(), 1),                         // N1
-        (placement.to_owned(), 6),                               // P1 to P6
-        (format!("{placement}.resourceSelectors"), 1),           // P7
-        (format!("{placement}.policy"), 7),                      // P8; P9, P10, P11 in two each
-        (format!("{placement}.policy.tolerations[]"), 2),        // P12, P13
-        ("ClusterSchedulingPolicySnapshot.spec.policy.tolerations[]".to_owned(), 2),
-        (format!("{placement}.strategy.type"), 1),               // P14
+        ("MemberCluster".to_owned(), 1),                  // N1
+        ("ClusterResourcePlacement".to_owned(), 1),       // §6.3 rule 1
+        (placement.to_owned(), 8), // P1 to P6, P14 without a strategy, §6.3 rule 22
+        (format!("{placement}.resourceSelectors"), 1), // P7
+        (format!("{placement}.policy"), 7), // P8; P9, P10, P11 in two each
+        (format!("{placement}.policy.tolerations[]"), 2), // P12, P13
+        (
+            "ClusterSchedulingPolicySnapshot.spec.policy.tolerations[]".to_owned(),
+            2,
+        ),
+        (format!("{placement}.strategy.type"), 1), // P14
         (format!("{placement}.strategy.reportBackStrategy"), 1), // P15
     ]
     .into();
-    let counts: BTreeMap<String, usize> = found.iter().map(|(path, rules)| (path.clone(), rules.len())).collect();
+    let counts: BTreeMap<String, usize> = found
+        .iter()
+        .map(|(path, rules)| (path.clone(), rules.len()))
+        .collect();
     assert_eq!(counts, expected);
     for (path, rules) in &found {
         for message in rules {
             let names = [
-                "policy", "statusReportingScope", "resourceSelector", "name", "placementType", "toleration", "strategy type",
-                "reportBackStrategy", "destination",
+                "policy",
+                "statusReportingScope",
+                "resourceSelector",
+                "name",
+                "placementType",
+                "strategy cannot",
+                "toleration",
+                "strategy type",
+                "reportBackStrategy",
+                "destination",
             ];
-            assert!(names.iter().any(|name| message.contains(name)), "{path}: {message}");
+            assert!(
+                names.iter().any(|name| message.contains(name)),
+                "{path}: {message}"
+            );
         }
     }
 }
 
 fn collect_rules(node: &Value, path: &str, found: &mut BTreeMap<String, Vec<String>>) {
-    for rule in node["x-kubernetes-validations"].as_array().into_iter().flatten() {
-        found.entry(path.to_owned()).or_default().push(rule["message"].as_str().unwrap().to_owned());
+    for rule in node["x-kubernetes-validations"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
+        found
+            .entry(path.to_owned())
+            .or_default()
+            .push(rule["message"].as_str().unwrap().to_owned());
     }
     for (name, child) in node["properties"].as_object().into_iter().flatten() {
         collect_rules(child, &format!("{path}.{name}"), found);

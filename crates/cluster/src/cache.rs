@@ -106,6 +106,9 @@ pub struct Index<K> {
     pub values: fn(&K) -> Vec<String>,
 }
 
+/// Who is told of changes.
+pub type OnChange<K> = Arc<dyn Fn(&Change<K>) + Send + Sync>;
+
 /// How a cache treats its objects.
 pub struct CacheOptions<K> {
     /// Secondary indexes.
@@ -115,7 +118,7 @@ pub struct CacheOptions<K> {
     pub trim: Option<fn(&mut K)>,
     /// Told of every change, in order, after the cache shows it. Has to be quick, and may read any cache;
     /// it may not [`Cache::observe`] in its own, which is waiting for it.
-    pub on_change: Arc<dyn Fn(&Change<K>) + Send + Sync>,
+    pub on_change: OnChange<K>,
 }
 
 impl<K> Default for CacheOptions<K> {
@@ -147,7 +150,7 @@ struct Inner<K> {
     /// Held over a change and its announcement, so that announcements come in order.
     order: Mutex<()>,
     trim: Option<fn(&mut K)>,
-    on_change: Arc<dyn Fn(&Change<K>) + Send + Sync>,
+    on_change: OnChange<K>,
     synced: watch::Sender<bool>,
     failure: Mutex<Option<(Instant, ApiError)>>,
     task: Mutex<Option<JoinHandle<()>>>,

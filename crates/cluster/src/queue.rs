@@ -431,9 +431,9 @@ mod tests {
         tokio::task::yield_now().await;
         for key in 0..100 {
             if key % 3 == 0 {
-                queue.add_after(key, Duration::from_millis(key.into()))
+                queue.add_after(key, Duration::from_millis(key.into()));
             } else {
-                queue.add(key)
+                queue.add(key);
             }
         }
         let mut keys = Vec::new();

@@ -198,7 +198,7 @@ mod tests {
                 metric
                     .get_label()
                     .iter()
-                    .map(|label| label.value())
+                    .map(prometheus::proto::LabelPair::value)
                     .collect::<Vec<_>>()
                     .join(" ")
             })

@@ -100,7 +100,7 @@ impl Writer {
     where
         K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
     {
-        let collection = url::collection::<K>(&(), object.namespace().as_deref());
+        let collection = url::collection::<K>(&(), object.namespace().as_deref())?;
         self.post(
             &collection,
             &typed(object, &K::api_version(&()), &K::kind(&()))?,
@@ -176,7 +176,7 @@ impl Writer {
         kind: &ApiResource,
         object: &DynamicObject,
     ) -> Result<DynamicObject, ApiError> {
-        let collection = url::collection::<DynamicObject>(kind, object.namespace().as_deref());
+        let collection = url::collection::<DynamicObject>(kind, object.namespace().as_deref())?;
         self.post(&collection, &typed(object, &kind.api_version, &kind.kind)?)
             .await
     }

@@ -20,7 +20,7 @@ fn resource(plural: &str, kind: &str, scope: &str) -> Value {
            "verbs": ["get", "list", "watch"]})
 }
 
-fn groups(items: Value) -> Reply {
+fn groups(items: &Value) -> Reply {
     Reply::Json(
         200,
         json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "items": items}),
@@ -59,9 +59,9 @@ impl Server {
 
 fn answer(seen: &Seen, widgets: bool) -> Reply {
     match seen.path.as_str() {
-        "/api" => groups(json!([{"metadata": {"name": ""}, "versions": [
+        "/api" => groups(&json!([{"metadata": {"name": ""}, "versions": [
             {"version": "v1", "resources": [resource("namespaces", "Namespace", "Cluster")]}]}])),
-        "/apis" => groups(json!([
+        "/apis" => groups(&json!([
             {"metadata": {"name": "autoscaling"}, "versions": [
                 {"version": "v2", "resources": [resource("horizontalpodautoscalers", "HorizontalPodAutoscaler", "Namespaced")]},
                 {"version": "v1", "resources": [resource("horizontalpodautoscalers", "HorizontalPodAutoscaler", "Namespaced"),
@@ -243,7 +243,7 @@ async fn a_silent_server_gives_its_places_back_and_every_request_is_counted() {
             let labels: Vec<&str> = metric
                 .get_label()
                 .iter()
-                .map(|label| label.value())
+                .map(prometheus::proto::LabelPair::value)
                 .collect();
             format!("{} {}", labels.join(" "), metric.get_counter().get_value())
         })

@@ -15,7 +15,8 @@ pub fn first_difference(manifest: &Value, live: &Value) -> Option<String> {
     for (key, value) in wanted {
         let path = format!("/{}", escape(key));
         let difference = match key.as_str() {
-            "status" => None,
+            // The type is what the object was looked up by; items of a list come without it.
+            "status" | "apiVersion" | "kind" => None,
             "metadata" => metadata(value, found.get(key).unwrap_or(&Value::Null)),
             // The server keeps the bytes under data.
             "stringData" => string_data(value, found.get("data")),

@@ -7,11 +7,41 @@ type Row = (&'static str, &'static str, &'static str, &'static str);
 
 const NAMESPACE: &str = "x.group == '' && x.version == 'v1' && x.kind == 'Namespace'";
 
-const ROWS: [Row; 12] = [
+const ROWS: [Row; 15] = [
     // N1
-    ("MemberCluster", "", "size(self.metadata.name) < 64", "metadata.name must be shorter than 64 characters"),
+    (
+        "MemberCluster",
+        "",
+        "size(self.metadata.name) < 64",
+        "metadata.name must be shorter than 64 characters",
+    ),
+    // These two are said by upstream's webhook (API §6.3, 1 and 22). The name becomes the value of a label.
+    (
+        "ClusterResourcePlacement",
+        "",
+        "size(self.metadata.name) < 64",
+        "metadata.name must be shorter than 64 characters",
+    ),
+    (
+        "ClusterResourcePlacement",
+        "/properties/spec",
+        "has(oldSelf.policy) || !has(self.policy) || self.policy.placementType == 'PickAll'",
+        "placementType is immutable; a placement without a policy has PickAll",
+    ),
+    // P14 for a strategy that goes away as a whole: no webhook puts its defaults back.
+    (
+        "ClusterResourcePlacement",
+        "/properties/spec",
+        "!has(oldSelf.strategy) || oldSelf.strategy.type != 'External' || has(self.strategy)",
+        "strategy cannot be removed once its type is External",
+    ),
     // P1
-    ("ClusterResourcePlacement", "/properties/spec", "!(has(oldSelf.policy) && !has(self.policy))", "policy cannot be removed once set"),
+    (
+        "ClusterResourcePlacement",
+        "/properties/spec",
+        "!(has(oldSelf.policy) && !has(self.policy))",
+        "policy cannot be removed once set",
+    ),
     // P2
     (
         "ClusterResourcePlacement",
@@ -101,7 +131,9 @@ pub fn add(kind: &str, schema: &mut Value) {
         push(
             schema,
             path,
-            &format!("self.resourceSelectors.filter(x, {scoped}).all(x, has(x.name) && x.name != '' && !has(x.labelSelector))"),
+            &format!(
+                "self.resourceSelectors.filter(x, {scoped}).all(x, has(x.name) && x.name != '' && !has(x.labelSelector))"
+            ),
             "a resourceSelector with selectionScope NamespaceWithResourceSelectors needs a name and no labelSelector",
         );
         // P6
@@ -117,8 +149,12 @@ pub fn add(kind: &str, schema: &mut Value) {
 }
 
 fn push(schema: &mut Value, path: &str, rule: &str, message: &str) {
-    let Some(Value::Object(node)) = schema.pointer_mut(path) else { return };
-    let rules = node.entry("x-kubernetes-validations").or_insert_with(|| json!([]));
+    let Some(Value::Object(node)) = schema.pointer_mut(path) else {
+        return;
+    };
+    let rules = node
+        .entry("x-kubernetes-validations")
+        .or_insert_with(|| json!([]));
     if let Value::Array(rules) = rules {
         rules.push(json!({ "rule": rule, "message": message }));
     }

@@ -271,7 +271,7 @@ fn a_list_that_began_after_our_write_is_the_truth() {
 fn a_list_with_something_newer_decides_about_our_write() {
     let f = Fixture::new();
     let doubtful = f.list(vec![object("a", "1", 20, "x")], |cache| {
-        cache.observe(object("b", "2", 9, "x"))
+        cache.observe(object("b", "2", 9, "x"));
     });
     assert_eq!(
         (f.names(), doubtful),

@@ -1,16 +1,20 @@
-//! Paths of objects. Names come from manifests, so they are escaped: none may reach another object, or
-//! add to the query.
+//! Paths of objects. Names come from manifests, so they are checked and escaped: none may reach another
+//! object, or add to the query.
 
 use kube::Resource;
 
 use crate::error::ApiError;
 
 /// Path of the objects of a kind.
-pub(super) fn collection<K: Resource>(kind: &K::DynamicType, namespace: Option<&str>) -> String {
-    let namespace = namespace
-        .filter(|namespace| !namespace.is_empty())
-        .map(segment);
-    K::url_path(kind, namespace.as_deref())
+pub(super) fn collection<K: Resource>(
+    kind: &K::DynamicType,
+    namespace: Option<&str>,
+) -> Result<String, ApiError> {
+    let namespace = match namespace {
+        None | Some("") => None,
+        Some(namespace) => Some(segment(namespace)?),
+    };
+    Ok(K::url_path(kind, namespace.as_deref()))
 }
 
 /// Path of one object.
@@ -19,22 +23,27 @@ pub(super) fn object<K: Resource>(
     namespace: Option<&str>,
     name: &str,
 ) -> Result<String, ApiError> {
-    in_collection(&collection::<K>(kind, namespace), name)
+    in_collection(&collection::<K>(kind, namespace)?, name)
 }
 
 /// Path of one object of a collection.
 pub(super) fn in_collection(collection: &str, name: &str) -> Result<String, ApiError> {
-    // Without a name a DELETE would mean the whole collection.
-    if matches!(name, "" | "." | "..") {
+    Ok(format!("{collection}/{}", segment(name)?))
+}
+
+/// One segment of a path. Without a name a DELETE would mean the whole collection; and no object is
+/// named with a slash or a percent sign, which the server decodes before it splits the path.
+fn segment(name: &str) -> Result<String, ApiError> {
+    if matches!(name, "" | "." | "..") || name.contains(['/', '%']) {
         return Err(ApiError::Rejected(format!(
             "{name:?} is no name of an object"
         )));
     }
-    Ok(format!("{collection}/{}", segment(name)))
+    Ok(escape(name))
 }
 
 /// Escapes what may not stand in one segment of a path (RFC 3986, `pchar`).
-fn segment(text: &str) -> String {
+fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte) {
@@ -66,20 +75,25 @@ mod tests {
 
     #[test]
     fn no_name_reaches_another_object() {
-        for name in ["", ".", ".."] {
+        for name in ["", ".", "..", "a/status", "../../secrets/b", "a%2Fstatus"] {
             assert!(
                 object::<ConfigMap>(&(), Some("web"), name).is_err(),
                 "{name:?}"
             );
         }
+        for namespace in ["..", "web/configmaps/a", "web%2Fpods"] {
+            assert!(
+                collection::<ConfigMap>(&(), Some(namespace)).is_err(),
+                "{namespace:?}"
+            );
+        }
         for (name, escaped) in [
-            ("a/../b", "a%2F..%2Fb"),
             ("a?force=true#", "a%3Fforce=true%23"),
-            ("a b%", "a%20b%25"),
+            ("a b", "a%20b"),
             ("system:node", "system:node"),
             ("é", "%C3%A9"),
         ] {
-            assert_eq!(segment(name), escaped);
+            assert_eq!(segment(name).unwrap(), escaped);
         }
     }
 }

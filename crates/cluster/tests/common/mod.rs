@@ -58,20 +58,12 @@ pub fn server(handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> (Clie
     (Client::new(service, "default"), log)
 }
 
+/// A server as a service.
+pub type FakeService =
+    tower::util::BoxCloneService<Request<Body>, Response<axum::body::Body>, io::Error>;
+
 /// The server as a service, to put layers around.
-pub fn service(
-    handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
-) -> (
-    impl tower::Service<
-        Request<Body>,
-        Response = Response<axum::body::Body>,
-        Error = io::Error,
-        Future = impl Future<Output = Result<Response<axum::body::Body>, io::Error>> + Send,
-    > + Clone
-    + Send
-    + 'static,
-    Log,
-) {
+pub fn service(handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> (FakeService, Log) {
     let log = Log::default();
     let handler = Arc::new(handler);
     let seen = Arc::clone(&log);
@@ -83,7 +75,7 @@ pub fn service(
             answer(handler(&request)).await
         }
     });
-    (service, log)
+    (FakeService::new(service), log)
 }
 
 async fn read(request: Request<Body>) -> Seen {
