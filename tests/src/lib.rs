@@ -1,4 +1,9 @@
 //! Shared harness of the end-to-end suites: a real fleet, the real binary, and kubectl as a user has it.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a harness that can't go on fails the test"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -7,7 +12,10 @@ use std::time::{Duration, Instant};
 /// The repository.
 #[must_use]
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the repository exists")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .canonicalize()
+        .expect("the repository exists")
 }
 
 /// A hub and its members, started by `hack/fleet` and ended when dropped.
@@ -27,16 +35,34 @@ impl Fleet {
     pub fn up(suite: &str, members: usize) -> Self {
         let dir = std::env::temp_dir().join(format!("windlass-{suite}-{}", std::process::id()));
         let script = root().join("hack/fleet");
-        let out = Command::new(&script).arg("up").arg(&dir).arg("--members").arg(members.to_string()).output();
+        let out = Command::new(&script)
+            .arg("up")
+            .arg(&dir)
+            .arg("--members")
+            .arg(members.to_string())
+            .output();
         let out = out.expect("hack/fleet runs");
-        assert!(out.status.success(), "fleet up: {}", String::from_utf8_lossy(&out.stderr));
-        let bin = Command::new(&script).arg("bin").output().expect("hack/fleet runs").stdout;
+        assert!(
+            out.status.success(),
+            "fleet up: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        let bin = Command::new(&script)
+            .arg("bin")
+            .output()
+            .expect("hack/fleet runs")
+            .stdout;
         let kubectl = PathBuf::from(String::from_utf8_lossy(&bin).trim()).join("kubectl");
         let port = std::net::TcpListener::bind("127.0.0.1:0")
             .and_then(|listener| listener.local_addr())
             .expect("a free port")
             .port();
-        Self { dir, kubectl, hub: None, port }
+        Self {
+            dir,
+            kubectl,
+            hub: None,
+            port,
+        }
     }
 
     /// Where a control plane's kubeconfig is.
@@ -52,9 +78,17 @@ impl Fleet {
     ///
     /// # Panics
     /// When kubectl can't be run.
-    pub fn try_kubectl(&self, name: &str, args: &str, input: Option<&str>) -> Result<String, String> {
+    pub fn try_kubectl(
+        &self,
+        name: &str,
+        args: &str,
+        input: Option<&str>,
+    ) -> Result<String, String> {
         let mut command = Command::new(&self.kubectl);
-        command.arg("--kubeconfig").arg(self.kubeconfig(name)).args(args.split_whitespace());
+        command
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig(name))
+            .args(args.split_whitespace());
         run(command, input)
     }
 
@@ -63,7 +97,8 @@ impl Fleet {
     /// # Panics
     /// When it does not.
     pub fn kubectl(&self, name: &str, args: &str) -> String {
-        self.try_kubectl(name, args, None).unwrap_or_else(|error| panic!("kubectl {args} on {name}: {error}"))
+        self.try_kubectl(name, args, None)
+            .unwrap_or_else(|error| panic!("kubectl {args} on {name}: {error}"))
     }
 
     /// Applies manifests.
@@ -71,7 +106,8 @@ impl Fleet {
     /// # Panics
     /// When they are refused.
     pub fn apply(&self, name: &str, manifests: &str) {
-        self.try_kubectl(name, "apply --server-side -f -", Some(manifests)).unwrap_or_else(|error| panic!("{error}"));
+        self.try_kubectl(name, "apply --server-side -f -", Some(manifests))
+            .unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// Runs the binary; its output, or what it says went wrong.
@@ -90,9 +126,16 @@ impl Fleet {
     /// When it can't join.
     pub fn join(&self, name: &str) {
         let (hub, member) = (self.kubeconfig("hub"), self.kubeconfig(name));
-        let args =
-            ["join", name, "--hub-kubeconfig", &hub.to_string_lossy(), "--member-kubeconfig", &member.to_string_lossy()];
-        self.windlass(&args).unwrap_or_else(|error| panic!("join {name}: {error}"));
+        let args = [
+            "join",
+            name,
+            "--hub-kubeconfig",
+            &hub.to_string_lossy(),
+            "--member-kubeconfig",
+            &member.to_string_lossy(),
+        ];
+        self.windlass(&args)
+            .unwrap_or_else(|error| panic!("join {name}: {error}"));
     }
 
     /// Starts the hub and waits until it is ready.
@@ -100,16 +143,30 @@ impl Fleet {
     /// # Panics
     /// When it does not become ready.
     pub fn start_hub(&mut self) {
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.dir.join("hub.log"));
+        let log = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.dir.join("hub.log"));
         let child = Command::new(binary())
-            .args(["hub", "--kubeconfig", &self.kubeconfig("hub").to_string_lossy()])
-            .args(["--metrics-bind-address", &format!("127.0.0.1:{}", self.port)])
+            .args([
+                "hub",
+                "--kubeconfig",
+                &self.kubeconfig("hub").to_string_lossy(),
+            ])
+            .args([
+                "--metrics-bind-address",
+                &format!("127.0.0.1:{}", self.port),
+            ])
             .args(["--member-unhealthy-threshold", "10"])
             .stderr(log.expect("the log can be written"))
             .spawn()
             .expect("the hub starts");
         self.hub = Some(child);
-        eventually("the hub is ready", || self.http("/readyz").map(|text| text == "ok").unwrap_or(false));
+        eventually("the hub is ready", || {
+            self.http("/readyz")
+                .map(|text| text == "ok")
+                .unwrap_or(false)
+        });
     }
 
     /// Ends the hub with SIGKILL.
@@ -129,7 +186,10 @@ impl Fleet {
         use std::io::{Read, Write};
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.port))?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        )?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
         let body = text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
@@ -142,7 +202,11 @@ impl Fleet {
         let text = self.http("/metrics").unwrap_or_default();
         text.lines()
             .filter(|line| line.starts_with("windlass_api_requests_total"))
-            .filter(|line| !["get", "list", "watch"].iter().any(|verb| line.contains(&format!("verb=\"{verb}\""))))
+            .filter(|line| {
+                !["get", "list", "watch"]
+                    .iter()
+                    .any(|verb| line.contains(&format!("verb=\"{verb}\"")))
+            })
             .map(str::to_owned)
             .collect()
     }
@@ -150,7 +214,8 @@ impl Fleet {
     /// A JSONPath of an object, empty when there is none.
     #[must_use]
     pub fn get(&self, name: &str, what: &str, path: &str) -> String {
-        self.try_kubectl(name, &format!("get {what} -o jsonpath={path}"), None).unwrap_or_default()
+        self.try_kubectl(name, &format!("get {what} -o jsonpath={path}"), None)
+            .unwrap_or_default()
     }
 
     /// Stops or starts an API server of the fleet.
@@ -158,9 +223,17 @@ impl Fleet {
     /// # Panics
     /// When that fails.
     pub fn control(&self, command: &str, name: &str) {
-        let out = Command::new(root().join("hack/fleet")).arg(command).arg(&self.dir).arg(name).output();
+        let out = Command::new(root().join("hack/fleet"))
+            .arg(command)
+            .arg(&self.dir)
+            .arg(name)
+            .output();
         let out = out.expect("hack/fleet runs");
-        assert!(out.status.success(), "{command} {name}: {}", String::from_utf8_lossy(&out.stderr));
+        assert!(
+            out.status.success(),
+            "{command} {name}: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
     }
 }
 
@@ -170,10 +243,18 @@ impl Drop for Fleet {
         if std::thread::panicking() {
             let log = std::fs::read_to_string(self.dir.join("hub.log")).unwrap_or_default();
             let lines: Vec<&str> = log.lines().collect();
-            eprintln!("last lines of the hub's log:\n{}", lines[lines.len().saturating_sub(30)..].join("\n"));
+            eprintln!(
+                "last lines of the hub's log:\n{}",
+                lines[lines.len().saturating_sub(30)..].join("\n")
+            );
             eprintln!("{}", self.get("hub", "crp", "{.items[*].status}"));
         }
-        drop(Command::new(root().join("hack/fleet")).arg("down").arg(&self.dir).output());
+        drop(
+            Command::new(root().join("hack/fleet"))
+                .arg("down")
+                .arg(&self.dir)
+                .output(),
+        );
         drop(std::fs::remove_dir_all(&self.dir));
     }
 }
@@ -188,14 +269,27 @@ fn binary() -> PathBuf {
 
 fn run(mut command: Command, input: Option<&str>) -> Result<String, String> {
     use std::io::Write;
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command
+        .spawn()
+        .map_err(|error| format!("{command:?}: {error}"))?;
     if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(input.unwrap_or_default().as_bytes()).map_err(|error| error.to_string())?;
+        stdin
+            .write_all(input.unwrap_or_default().as_bytes())
+            .map_err(|error| error.to_string())?;
     }
-    let out = child.wait_with_output().map_err(|error| error.to_string())?;
+    let out = child
+        .wait_with_output()
+        .map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
-    if out.status.success() { Ok(text) } else { Err(format!("{text}{}", String::from_utf8_lossy(&out.stderr))) }
+    if out.status.success() {
+        Ok(text)
+    } else {
+        Err(format!("{text}{}", String::from_utf8_lossy(&out.stderr)))
+    }
 }
 
 /// Waits until something holds, for a minute at most.
@@ -214,7 +308,11 @@ pub fn eventually(what: &str, holds: impl Fn() -> bool) {
 pub fn within(limit: Duration, what: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + limit;
     while !holds() {
-        assert!(Instant::now() < deadline, "not within {} s: {what}", limit.as_secs());
+        assert!(
+            Instant::now() < deadline,
+            "not within {} s: {what}",
+            limit.as_secs()
+        );
         std::thread::park_timeout(Duration::from_millis(100));
     }
 }

@@ -25,20 +25,39 @@ const IMPURE: [&str; 8] = [
 ];
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
 }
 
 #[test]
 fn pure_crates_reach_no_client_runtime_or_clock() {
     for package in PURE {
         let output = Command::new(env!("CARGO"))
-            .args(["tree", "--offline", "--edges", "normal", "--prefix", "none", "--package", package])
+            .args([
+                "tree",
+                "--offline",
+                "--edges",
+                "normal",
+                "--prefix",
+                "none",
+                "--package",
+                package,
+            ])
             .current_dir(root())
             .output()
             .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         let tree = String::from_utf8(output.stdout).unwrap();
-        let names: Vec<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+        let names: Vec<&str> = tree
+            .lines()
+            .filter_map(|line| line.split(' ').next())
+            .collect();
         assert!(names.contains(&package));
         for name in IMPURE {
             assert!(!names.contains(&name), "{package} depends on {name}");
@@ -81,7 +100,10 @@ fn one_writer_and_one_clock() {
         }
         let text = std::fs::read_to_string(&file).unwrap();
         for (word, only) in rules {
-            assert!(name == only || !text.contains(word), "{name} uses {word}; only {only} may");
+            assert!(
+                name == only || !text.contains(word),
+                "{name} uses {word}; only {only} may"
+            );
         }
     }
 }

@@ -10,6 +10,11 @@
 //!
 //! Nothing here talks to a server, reads a clock or decides anything.
 
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "printer columns repeat their keys"
+)]
+
 pub mod binding;
 pub mod conditions;
 pub mod crd;

@@ -29,7 +29,10 @@ impl Content {
     /// The objects that the snapshot holds.
     #[must_use]
     pub fn identifiers(&self) -> Vec<ResourceIdentifier> {
-        self.manifests.iter().map(|manifest| identifier(manifest)).collect()
+        self.manifests
+            .iter()
+            .map(|manifest| identifier(manifest))
+            .collect()
     }
 }
 
@@ -42,7 +45,10 @@ pub fn identifier(manifest: &Manifest) -> ResourceIdentifier {
         version: id.version.clone(),
         kind: id.kind.clone(),
         name: id.name.clone(),
-        namespace: id.namespace.clone().filter(|namespace| !namespace.is_empty()),
+        namespace: id
+            .namespace
+            .clone()
+            .filter(|namespace| !namespace.is_empty()),
         envelope: None,
     }
 }
@@ -62,7 +68,12 @@ impl Contents {
     /// Nothing is fetched yet.
     #[must_use]
     pub fn new(world: World, client: kube::Client) -> Self {
-        Self { world, api: Api::all(client), shared: Arc::default(), recent: Arc::default() }
+        Self {
+            world,
+            api: Api::all(client),
+            shared: Arc::default(),
+            recent: Arc::default(),
+        }
     }
 
     /// The content of the group with that master; none when there is no complete group of that name.
@@ -70,22 +81,38 @@ impl Contents {
     /// # Errors
     /// When the hub's API server can't be asked.
     pub async fn get(&self, master: &str) -> Result<Option<Arc<Content>>, ApiError> {
-        let Some(meta) = self.world.snapshots.get(&windlass_cluster::ObjectKey::cluster(master)) else {
+        let Some(meta) = self
+            .world
+            .snapshots
+            .get(&windlass_cluster::ObjectKey::cluster(master))
+        else {
             return Ok(None);
         };
         let uid = meta.uid().unwrap_or_default();
         if let Some(content) = lock(&self.shared).get(&uid).and_then(Weak::upgrade) {
             return Ok(Some(content));
         }
-        let Some(placement) = placement_of(&*meta) else { return Ok(None) };
+        let Some(placement) = placement_of(&*meta) else {
+            return Ok(None);
+        };
         let groups = Groups::of(&self.world.snapshots.by_index(BY_PLACEMENT, &placement));
-        let Some((index, group)) = groups.by_name(master).filter(|(_, group)| group.is_complete()) else {
+        let Some((index, group)) = groups
+            .by_name(master)
+            .filter(|(_, group)| group.is_complete())
+        else {
             return Ok(None);
         };
         let mut manifests = Vec::new();
         for part in group.master.iter().chain(group.parts.values()) {
-            let Some(part) = self.fetch(part).await? else { return Ok(None) };
-            manifests.extend(part.spec.selected_resources.into_iter().map(|raw| Arc::new(Manifest::of_snapshot(raw.0))));
+            let Some(part) = self.fetch(part).await? else {
+                return Ok(None);
+            };
+            manifests.extend(
+                part.spec
+                    .selected_resources
+                    .into_iter()
+                    .map(|raw| Arc::new(Manifest::of_snapshot(raw.0))),
+            );
         }
         let content = Arc::new(Content {
             name: master.to_owned(),
@@ -110,8 +137,14 @@ impl Contents {
         lock(&self.recent).insert(placement.to_owned(), Arc::clone(content));
     }
 
-    async fn fetch(&self, meta: &SnapshotMeta) -> Result<Option<ClusterResourceSnapshot>, ApiError> {
-        self.api.get_opt(&meta.name_any()).await.map_err(ApiError::from_kube)
+    async fn fetch(
+        &self,
+        meta: &SnapshotMeta,
+    ) -> Result<Option<ClusterResourceSnapshot>, ApiError> {
+        self.api
+            .get_opt(&meta.name_any())
+            .await
+            .map_err(ApiError::from_kube)
     }
 }
 

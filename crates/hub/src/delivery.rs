@@ -36,7 +36,12 @@ impl Delivery {
     /// Wires delivery up; nothing runs yet.
     #[must_use]
     pub fn new(world: World, contents: Contents, members: Members, writer: Writer) -> Self {
-        Self { world, contents, members, writer }
+        Self {
+            world,
+            contents,
+            members,
+            writer,
+        }
     }
 
     /// Works until the queue is closed.
@@ -50,12 +55,18 @@ impl Delivery {
     }
 
     async fn process(&self, name: &str) -> Result<Next, ApiError> {
-        let Some(binding) = self.world.bindings.get(&ObjectKey::cluster(name)) else { return Ok(Next::Event) };
+        let Some(binding) = self.world.bindings.get(&ObjectKey::cluster(name)) else {
+            return Ok(Next::Event);
+        };
         if binding.metadata.deletion_timestamp.is_some() {
             return self.remove(&binding).await;
         }
         // Nothing is placed before the finalizer stands that removes it; the placement's actor sets it.
-        if !binding.finalizers().iter().any(|f| f == labels::WORK_FINALIZER) {
+        if !binding
+            .finalizers()
+            .iter()
+            .any(|f| f == labels::WORK_FINALIZER)
+        {
             return Ok(Next::Event);
         }
         // Under External a name that somebody wrote is all that it takes (design §2).
@@ -67,12 +78,17 @@ impl Delivery {
             // What was reported last stays; the cluster's own condition says that it is not reachable.
             return Ok(Next::Event);
         };
-        let Some(content) = self.contents.get(&binding.spec.resource_snapshot_name).await? else {
+        let Some(content) = self
+            .contents
+            .get(&binding.spec.resource_snapshot_name)
+            .await?
+        else {
             let message = format!(
                 "resource snapshot {} does not exist or is not complete; name an existing one",
                 binding.spec.resource_snapshot_name
             );
-            self.write_status(&binding, None, |report| report.sync_failed(message)).await?;
+            self.write_status(&binding, None, |report| report.sync_failed(message))
+                .await?;
             return Ok(Next::Backoff(Some(Duration::from_secs(1))));
         };
         let digest = desired_digest(&binding, &content.hash);
@@ -97,9 +113,14 @@ impl Delivery {
         if let Some(error) = &outcome.error {
             // Nothing was learnt about the objects; the status keeps what is known.
             tracing::debug!(binding = %binding.name_any(), cluster = %binding.spec.target_cluster, %error, "cluster can't be reached");
-            return Ok(Next::Backoff(error.retry_after().or(Some(Duration::from_secs(1)))));
+            return Ok(Next::Backoff(
+                error.retry_after().or(Some(Duration::from_secs(1))),
+            ));
         }
-        self.write_status(binding, Some((digest, content)), |report| report.outcome(outcome)).await?;
+        self.write_status(binding, Some((digest, content)), |report| {
+            report.outcome(outcome)
+        })
+        .await?;
         Ok(match outcome.retry {
             Some(delay) => Next::After(delay),
             None => Next::Event,
@@ -108,37 +129,56 @@ impl Delivery {
 
     /// Removes what a binding that is being deleted placed, then lets it go.
     async fn remove(&self, binding: &ClusterResourceBinding) -> Result<Next, ApiError> {
-        let ours = |f: &String| f == labels::WORK_FINALIZER || f == labels::SCHEDULER_BINDING_FINALIZER;
+        let ours =
+            |f: &String| f == labels::WORK_FINALIZER || f == labels::SCHEDULER_BINDING_FINALIZER;
         if !binding.finalizers().iter().any(ours) {
             return Ok(Next::Event);
         }
         let cluster = &binding.spec.target_cluster;
         let placement = placement_of(binding).unwrap_or_default();
         let known = self.world.clusters.get(&ObjectKey::cluster(cluster));
-        if self.has_successor(binding, &placement) || known.is_none() || self.members.has_given_up(cluster) {
+        if self.has_successor(binding, &placement)
+            || known.is_none()
+            || self.members.has_given_up(cluster)
+        {
             return self.let_go(binding).await;
         }
         let leaving = known.filter(|known| known.metadata.deletion_timestamp.is_some());
         let mode = match &leaving {
             None => RemovalMode::Placement,
-            Some(known) if known.annotations().get(labels::PURGE).is_some_and(|v| v == "true") => RemovalMode::Purge,
+            Some(known)
+                if known
+                    .annotations()
+                    .get(labels::PURGE)
+                    .is_some_and(|v| v == "true") =>
+            {
+                RemovalMode::Purge
+            }
             Some(_) => RemovalMode::Leave,
         };
         let Some(member) = self.members.get(cluster) else {
-            let message = format!("waiting for cluster {cluster} to be reachable, to remove what was placed there");
-            self.write_status(binding, None, |report| report.removing(message)).await?;
+            let message = format!(
+                "waiting for cluster {cluster} to be reachable, to remove what was placed there"
+            );
+            self.write_status(binding, None, |report| report.removing(message))
+                .await?;
             return Ok(Next::Event);
         };
         match member.remove(&names::work(&placement), mode).await {
             Removal::Done => self.let_go(binding).await,
             Removal::Waiting { for_what, retry } => {
                 let message = format!("removing; waiting for {}", for_what.join(", "));
-                self.write_status(binding, None, |report| report.removing(message)).await?;
+                self.write_status(binding, None, |report| report.removing(message))
+                    .await?;
                 Ok(retry.map_or(Next::Backoff(None), Next::After))
             }
             Removal::Failed(error) => {
-                let message = format!("removing from cluster {cluster} failed: {}", error.message());
-                self.write_status(binding, None, |report| report.removing(message)).await?;
+                let message = format!(
+                    "removing from cluster {cluster} failed: {}",
+                    error.message()
+                );
+                self.write_status(binding, None, |report| report.removing(message))
+                    .await?;
                 Ok(Next::Backoff(error.retry_after()))
             }
         }
@@ -156,7 +196,9 @@ impl Delivery {
 
     async fn let_go(&self, binding: &ClusterResourceBinding) -> Result<Next, ApiError> {
         let mut changed = binding.clone();
-        changed.finalizers_mut().retain(|f| f != labels::WORK_FINALIZER && f != labels::SCHEDULER_BINDING_FINALIZER);
+        changed
+            .finalizers_mut()
+            .retain(|f| f != labels::WORK_FINALIZER && f != labels::SCHEDULER_BINDING_FINALIZER);
         match self.writer.replace(&changed).await {
             Ok(live) => {
                 self.world.bindings.observe_deleted(&live);
@@ -176,12 +218,20 @@ impl Delivery {
         let previous = binding.status.clone().unwrap_or_default();
         let mut conditions = previous.conditions.clone().unwrap_or_default();
         if let Some((digest, _)) = about
-            && previous.observed_digest.as_deref().is_none_or(|observed| !digest.is(observed))
+            && previous
+                .observed_digest
+                .as_deref()
+                .is_none_or(|observed| !digest.is(observed))
         {
             // What was available is not what is asked for now: its clock starts anew.
             conditions.retain(|condition| condition.type_ != Stage::Available.as_str());
         }
-        let mut report = Report { binding, previous: &conditions, now: clock::now(), status: BindingStatus::default() };
+        let mut report = Report {
+            binding,
+            previous: &conditions,
+            now: clock::now(),
+            status: BindingStatus::default(),
+        };
         fill(&mut report);
         let mut status = report.status;
         if let Some((digest, content)) = about {
@@ -204,8 +254,16 @@ impl Delivery {
 pub fn desired_digest(binding: &ClusterResourceBinding, snapshot_hash: &str) -> Digest {
     binding_digest(&BindingInputs {
         snapshot_hash,
-        resource_overrides: binding.spec.resource_override_snapshots.as_deref().unwrap_or_default(),
-        cluster_resource_overrides: binding.spec.cluster_resource_override_snapshots.as_deref().unwrap_or_default(),
+        resource_overrides: binding
+            .spec
+            .resource_override_snapshots
+            .as_deref()
+            .unwrap_or_default(),
+        cluster_resource_overrides: binding
+            .spec
+            .cluster_resource_override_snapshots
+            .as_deref()
+            .unwrap_or_default(),
         apply_strategy: binding.spec.apply_strategy.as_ref(),
         variables: &BTreeMap::new(),
     })
@@ -220,7 +278,13 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    fn condition(&mut self, stage: Stage, status: Status, reason: BindingReason, message: impl Into<String>) {
+    fn condition(
+        &mut self,
+        stage: Stage,
+        status: Status,
+        reason: BindingReason,
+        message: impl Into<String>,
+    ) {
         let condition = NewCondition {
             type_: stage.as_str(),
             status,
@@ -238,7 +302,10 @@ impl Report<'_> {
             Stage::RolloutStarted,
             Status::True,
             BindingReason::RolloutStarted,
-            format!("Rolling out resource snapshot {}", self.binding.spec.resource_snapshot_name),
+            format!(
+                "Rolling out resource snapshot {}",
+                self.binding.spec.resource_snapshot_name
+            ),
         );
         self.condition(
             Stage::Overridden,
@@ -250,11 +317,21 @@ impl Report<'_> {
 
     fn sync_failed(&mut self, message: String) {
         self.begun();
-        self.condition(Stage::WorkSynchronized, Status::False, BindingReason::SyncWorkFailed, message);
+        self.condition(
+            Stage::WorkSynchronized,
+            Status::False,
+            BindingReason::SyncWorkFailed,
+            message,
+        );
     }
 
     fn removing(&mut self, message: String) {
-        self.condition(Stage::WorkSynchronized, Status::False, BindingReason::SyncWorkFailed, message);
+        self.condition(
+            Stage::WorkSynchronized,
+            Status::False,
+            BindingReason::SyncWorkFailed,
+            message,
+        );
     }
 
     fn outcome(&mut self, outcome: &Outcome) {
@@ -278,6 +355,10 @@ impl Report<'_> {
     }
 
     fn previous_failures(&self) -> &[windlass_api::placement::FailedResourcePlacement] {
-        self.binding.status.as_ref().and_then(|status| status.failed_placements.as_deref()).unwrap_or_default()
+        self.binding
+            .status
+            .as_ref()
+            .and_then(|status| status.failed_placements.as_deref())
+            .unwrap_or_default()
     }
 }

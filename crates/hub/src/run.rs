@@ -9,7 +9,9 @@ use std::time::Duration;
 use kube::config::Kubeconfig;
 use prometheus::Registry;
 use windlass_aggregator::ExternalUnset;
-use windlass_cluster::{ConnectError, ConnectOptions, Discovery, RequestCounter, Writer, clock, connect};
+use windlass_cluster::{
+    ConnectError, ConnectOptions, Discovery, RequestCounter, Writer, clock, connect,
+};
 use windlass_metrics::Readiness;
 
 use crate::contents::Contents;
@@ -64,11 +66,15 @@ pub enum HubError {
 ///
 /// # Errors
 /// When it can't start.
-pub async fn run(options: HubOptions, shutdown: impl Future<Output = ()> + Send) -> Result<(), HubError> {
+pub async fn run(
+    options: HubOptions,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), HubError> {
     let registry = Registry::new();
     let requests = RequestCounter::new(&registry)?;
     let kubeconfig = match &options.kubeconfig {
-        Some(path) => Kubeconfig::read_from(path).map_err(|error| HubError::Kubeconfig(format!("{}: {error}", path.display())))?,
+        Some(path) => Kubeconfig::read_from(path)
+            .map_err(|error| HubError::Kubeconfig(format!("{}: {error}", path.display())))?,
         None => Kubeconfig::read().map_err(|error| HubError::Kubeconfig(error.to_string()))?,
     };
     let client = connect(kubeconfig, &ConnectOptions::new("hub"), &requests).await?;
@@ -93,16 +99,28 @@ pub async fn run(options: HubOptions, shutdown: impl Future<Output = ()> + Send)
         Discovery::new(client.clone()),
         Arc::new(move |placement: &str| wake.add(placement.to_owned())),
     );
-    let actor = Actor::new(world.clone(), writer.clone(), contents.clone(), resources, members.clone(), options.external_unset);
+    let actor = Actor::new(
+        world.clone(),
+        writer.clone(),
+        contents.clone(),
+        resources,
+        members.clone(),
+        options.external_unset,
+    );
     let delivery = Delivery::new(world.clone(), contents, members.clone(), writer);
     let started = world.clone();
     let work = async move {
         started.wait_synced().await;
         tracing::info!("the hub is in sync");
         let mut workers = Vec::new();
-        workers.extend((0..CLUSTER_WORKERS).map(|_| clock::spawn("clusters", members.clone().work())));
-        workers.extend((0..PLACEMENT_WORKERS).map(|_| clock::spawn("placements", actor.clone().work())));
-        workers.extend((0..DELIVERY_WORKERS).map(|_| clock::spawn("delivery", delivery.clone().work())));
+        workers
+            .extend((0..CLUSTER_WORKERS).map(|_| clock::spawn("clusters", members.clone().work())));
+        workers.extend(
+            (0..PLACEMENT_WORKERS).map(|_| clock::spawn("placements", actor.clone().work())),
+        );
+        workers.extend(
+            (0..DELIVERY_WORKERS).map(|_| clock::spawn("delivery", delivery.clone().work())),
+        );
         futures::future::join_all(workers).await;
     };
     tokio::select! {

@@ -59,16 +59,35 @@ impl World {
     #[must_use]
     pub fn start(client: &Client, queues: Queues) -> Self {
         let all = watcher::Config::default;
-        let bindings = Cache::start("bindings", Api::all(client.clone()), all(), binding_options(&queues));
-        let placements =
-            Cache::start("placements", Api::all(client.clone()), all(), placement_options(&queues));
+        let bindings = Cache::start(
+            "bindings",
+            Api::all(client.clone()),
+            all(),
+            binding_options(&queues),
+        );
+        let placements = Cache::start(
+            "placements",
+            Api::all(client.clone()),
+            all(),
+            placement_options(&queues),
+        );
         let clusters = {
             let options = cluster_options(&queues, placements.clone(), bindings.clone());
             Cache::start("clusters", Api::all(client.clone()), all(), options)
         };
         Self {
-            policies: Cache::start("policies", Api::all(client.clone()), all(), policy_options(&queues)),
-            snapshots: Cache::start("snapshots", Api::all(client.clone()), all(), snapshot_options(&queues)),
+            policies: Cache::start(
+                "policies",
+                Api::all(client.clone()),
+                all(),
+                policy_options(&queues),
+            ),
+            snapshots: Cache::start(
+                "snapshots",
+                Api::all(client.clone()),
+                all(),
+                snapshot_options(&queues),
+            ),
             secrets: Cache::start(
                 "credentials",
                 Api::namespaced(client.clone(), names::HUB_NAMESPACE),
@@ -97,12 +116,36 @@ impl World {
     /// Whether every watch has delivered its first list; otherwise which have not, and why.
     pub fn unsynced(&self) -> Vec<String> {
         let state = [
-            ("placements", self.placements.is_synced(), self.placements.last_error()),
-            ("policy snapshots", self.policies.is_synced(), self.policies.last_error()),
-            ("resource snapshots", self.snapshots.is_synced(), self.snapshots.last_error()),
-            ("bindings", self.bindings.is_synced(), self.bindings.last_error()),
-            ("member clusters", self.clusters.is_synced(), self.clusters.last_error()),
-            ("credentials", self.secrets.is_synced(), self.secrets.last_error()),
+            (
+                "placements",
+                self.placements.is_synced(),
+                self.placements.last_error(),
+            ),
+            (
+                "policy snapshots",
+                self.policies.is_synced(),
+                self.policies.last_error(),
+            ),
+            (
+                "resource snapshots",
+                self.snapshots.is_synced(),
+                self.snapshots.last_error(),
+            ),
+            (
+                "bindings",
+                self.bindings.is_synced(),
+                self.bindings.last_error(),
+            ),
+            (
+                "member clusters",
+                self.clusters.is_synced(),
+                self.clusters.last_error(),
+            ),
+            (
+                "credentials",
+                self.secrets.is_synced(),
+                self.secrets.last_error(),
+            ),
         ];
         state
             .into_iter()
@@ -138,14 +181,20 @@ pub fn placement_of<K: kube::Resource>(object: &K) -> Option<String> {
 }
 
 fn enqueue(queue: &Queue<String>, key: String, initial: bool) {
-    if initial { queue.add_initial(key) } else { queue.add(key) }
+    if initial {
+        queue.add_initial(key)
+    } else {
+        queue.add(key)
+    }
 }
 
 fn enqueue_parents<K: kube::Resource>(queue: &Queue<String>, change: &Change<K>) {
     // An object whose label was changed has two parents to tell.
     let old = change.old.as_deref().and_then(placement_of);
     let new = change.new.as_deref().and_then(placement_of);
-    if old != new && let Some(old) = old {
+    if old != new
+        && let Some(old) = old
+    {
         enqueue(queue, old, change.initial);
     }
     if let Some(new) = new.or_else(|| change.old.as_deref().and_then(placement_of)) {
@@ -175,7 +224,10 @@ fn placement_options(queues: &Queues) -> CacheOptions<ClusterResourcePlacement> 
 fn policy_options(queues: &Queues) -> CacheOptions<ClusterSchedulingPolicySnapshot> {
     let queue = queues.placements.clone();
     CacheOptions {
-        indexes: vec![Index { name: BY_PLACEMENT, values: |object| placement_of(object).into_iter().collect() }],
+        indexes: vec![Index {
+            name: BY_PLACEMENT,
+            values: |object| placement_of(object).into_iter().collect(),
+        }],
         on_change: Arc::new(move |change| enqueue_parents(&queue, change)),
         ..Default::default()
     }
@@ -184,7 +236,10 @@ fn policy_options(queues: &Queues) -> CacheOptions<ClusterSchedulingPolicySnapsh
 fn snapshot_options(queues: &Queues) -> CacheOptions<PartialObjectMeta<ClusterResourceSnapshot>> {
     let queue = queues.placements.clone();
     CacheOptions {
-        indexes: vec![Index { name: BY_PLACEMENT, values: |object| placement_of(object).into_iter().collect() }],
+        indexes: vec![Index {
+            name: BY_PLACEMENT,
+            values: |object| placement_of(object).into_iter().collect(),
+        }],
         on_change: Arc::new(move |change| enqueue_parents(&queue, change)),
         ..Default::default()
     }
@@ -194,8 +249,14 @@ fn binding_options(queues: &Queues) -> CacheOptions<ClusterResourceBinding> {
     let queues = queues.clone();
     CacheOptions {
         indexes: vec![
-            Index { name: BY_PLACEMENT, values: |object| placement_of(object).into_iter().collect() },
-            Index { name: BY_CLUSTER, values: |object| vec![object.spec.target_cluster.clone()] },
+            Index {
+                name: BY_PLACEMENT,
+                values: |object| placement_of(object).into_iter().collect(),
+            },
+            Index {
+                name: BY_CLUSTER,
+                values: |object| vec![object.spec.target_cluster.clone()],
+            },
         ],
         on_change: Arc::new(move |change: &Change<ClusterResourceBinding>| {
             enqueue_parents(&queues.placements, change);
@@ -247,7 +308,9 @@ fn cluster_options(
 }
 
 fn delivery_differs(old: Option<&MemberCluster>, new: Option<&MemberCluster>) -> bool {
-    let (Some(old), Some(new)) = (old, new) else { return true };
+    let (Some(old), Some(new)) = (old, new) else {
+        return true;
+    };
     old.annotations() != new.annotations()
         || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
 }
@@ -255,7 +318,9 @@ fn delivery_differs(old: Option<&MemberCluster>, new: Option<&MemberCluster>) ->
 /// Whether a change of a cluster can change where anything goes. Heartbeats and the time of an
 /// observation can't.
 fn scheduling_differs(old: Option<&MemberCluster>, new: Option<&MemberCluster>) -> bool {
-    let (Some(old), Some(new)) = (old, new) else { return true };
+    let (Some(old), Some(new)) = (old, new) else {
+        return true;
+    };
     let facts = |cluster: &MemberCluster| {
         let status = cluster.status.clone().unwrap_or_default();
         let properties: Vec<(String, String)> = status
@@ -264,8 +329,15 @@ fn scheduling_differs(old: Option<&MemberCluster>, new: Option<&MemberCluster>) 
             .into_iter()
             .map(|(name, property)| (name, property.value))
             .collect();
-        let usage = status.resource_usage.map(|usage| (usage.capacity, usage.allocatable, usage.available));
-        let agents: Vec<_> = status.agent_status.unwrap_or_default().into_iter().map(|a| (a.type_, a.conditions)).collect();
+        let usage = status
+            .resource_usage
+            .map(|usage| (usage.capacity, usage.allocatable, usage.available));
+        let agents: Vec<_> = status
+            .agent_status
+            .unwrap_or_default()
+            .into_iter()
+            .map(|a| (a.type_, a.conditions))
+            .collect();
         (properties, usage, agents)
     };
     old.labels() != new.labels()

@@ -67,7 +67,11 @@ fn is_observed(live: &Value) -> bool {
 }
 
 fn verdict(available: bool, why: impl FnOnce() -> String) -> Availability {
-    if available { Availability::Available } else { Availability::NotYet(why()) }
+    if available {
+        Availability::Available
+    } else {
+        Availability::NotYet(why())
+    }
 }
 
 fn not_observed() -> Availability {
@@ -78,47 +82,77 @@ fn deployment(live: &Value) -> Availability {
     if !is_observed(live) {
         return not_observed();
     }
-    let wanted = live.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1);
-    let (available, updated) = (number(live, "/status/availableReplicas"), number(live, "/status/updatedReplicas"));
-    let ready = available == wanted && updated == wanted && number(live, "/status/unavailableReplicas") == 0;
-    verdict(ready, || format!("{available} of {wanted} replicas are available, {updated} are up to date"))
+    let wanted = live
+        .pointer("/spec/replicas")
+        .and_then(Value::as_i64)
+        .unwrap_or(1);
+    let (available, updated) = (
+        number(live, "/status/availableReplicas"),
+        number(live, "/status/updatedReplicas"),
+    );
+    let ready = available == wanted
+        && updated == wanted
+        && number(live, "/status/unavailableReplicas") == 0;
+    verdict(ready, || {
+        format!("{available} of {wanted} replicas are available, {updated} are up to date")
+    })
 }
 
 fn stateful_set(live: &Value) -> Availability {
     if !is_observed(live) {
         return not_observed();
     }
-    let wanted = live.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1);
+    let wanted = live
+        .pointer("/spec/replicas")
+        .and_then(Value::as_i64)
+        .unwrap_or(1);
     let available = number(live, "/status/availableReplicas");
-    let settled = number(live, "/status/currentReplicas") == number(live, "/status/updatedReplicas")
+    let settled = number(live, "/status/currentReplicas")
+        == number(live, "/status/updatedReplicas")
         && live.pointer("/status/currentRevision") == live.pointer("/status/updateRevision");
-    verdict(available == wanted && settled, || format!("{available} of {wanted} replicas are available"))
+    verdict(available == wanted && settled, || {
+        format!("{available} of {wanted} replicas are available")
+    })
 }
 
 fn daemon_set(live: &Value) -> Availability {
     if !is_observed(live) {
         return not_observed();
     }
-    let (available, wanted) =
-        (number(live, "/status/numberAvailable"), number(live, "/status/desiredNumberScheduled"));
-    let updated =
-        number(live, "/status/currentNumberScheduled") == number(live, "/status/updatedNumberScheduled");
-    verdict(available == wanted && updated, || format!("{available} of {wanted} pods are available"))
+    let (available, wanted) = (
+        number(live, "/status/numberAvailable"),
+        number(live, "/status/desiredNumberScheduled"),
+    );
+    let updated = number(live, "/status/currentNumberScheduled")
+        == number(live, "/status/updatedNumberScheduled");
+    verdict(available == wanted && updated, || {
+        format!("{available} of {wanted} pods are available")
+    })
 }
 
 fn service(live: &Value) -> Availability {
-    match live.pointer("/spec/type").and_then(Value::as_str).unwrap_or("ClusterIP") {
+    match live
+        .pointer("/spec/type")
+        .and_then(Value::as_str)
+        .unwrap_or("ClusterIP")
+    {
         "ExternalName" => Availability::NotTrackable,
         "LoadBalancer" => {
             let ingress = live.pointer("/status/loadBalancer/ingress/0");
             let known = ingress.is_some_and(|i| {
-                ["ip", "hostname"].iter().any(|key| i.get(key).and_then(Value::as_str).is_some_and(|v| !v.is_empty()))
+                ["ip", "hostname"].iter().any(|key| {
+                    i.get(key)
+                        .and_then(Value::as_str)
+                        .is_some_and(|v| !v.is_empty())
+                })
             });
             verdict(known, || "its load balancer has no address yet".to_owned())
         }
         _ => {
             let ip = live.pointer("/spec/clusterIPs/0").and_then(Value::as_str);
-            verdict(ip.is_some_and(|ip| !ip.is_empty()), || "it has no cluster IP yet".to_owned())
+            verdict(ip.is_some_and(|ip| !ip.is_empty()), || {
+                "it has no cluster IP yet".to_owned()
+            })
         }
     }
 }
@@ -133,7 +167,10 @@ fn holds(live: &Value, type_: &str) -> bool {
 }
 
 fn crd(live: &Value) -> Availability {
-    verdict(holds(live, "Established") && holds(live, "NamesAccepted"), || "it is not established yet".to_owned())
+    verdict(
+        holds(live, "Established") && holds(live, "NamesAccepted"),
+        || "it is not established yet".to_owned(),
+    )
 }
 
 fn disruption_budget(live: &Value) -> Availability {
@@ -141,7 +178,11 @@ fn disruption_budget(live: &Value) -> Availability {
         return not_observed();
     }
     let allowed = number(live, "/status/disruptionsAllowed") > 0;
-    let (status, reason) = if allowed { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+    let (status, reason) = if allowed {
+        ("True", "SufficientPods")
+    } else {
+        ("False", "InsufficientPods")
+    };
     let consistent = condition(live, "DisruptionAllowed")
         .is_some_and(|condition| condition["status"] == status && condition["reason"] == reason);
     verdict(consistent, || "its status is not up to date yet".to_owned())
@@ -150,9 +191,12 @@ fn disruption_budget(live: &Value) -> Availability {
 /// Untracked by the API's rules, but one that says it failed is not passed over (design §5.23).
 fn job(live: &Value) -> Availability {
     match condition(live, "Failed").filter(|condition| condition["status"] == "True") {
-        Some(condition) => {
-            Availability::Failed(condition["message"].as_str().unwrap_or("the job failed").to_owned())
-        }
+        Some(condition) => Availability::Failed(
+            condition["message"]
+                .as_str()
+                .unwrap_or("the job failed")
+                .to_owned(),
+        ),
         None => Availability::NotTrackable,
     }
 }
@@ -163,7 +207,12 @@ mod tests {
     use serde_json::json;
 
     fn id(group: &str, kind: &str) -> ManifestId {
-        ManifestId { group: group.into(), version: "v1".into(), kind: kind.into(), ..Default::default() }
+        ManifestId {
+            group: group.into(),
+            version: "v1".into(),
+            kind: kind.into(),
+            ..Default::default()
+        }
     }
 
     #[test]
@@ -181,7 +230,11 @@ mod tests {
             (live(2, 3, 3, 1), false),
             (json!({"metadata": {"generation": 1}}), false),
         ] {
-            assert_eq!(assess(&id("apps", "Deployment"), &live) == Availability::Available, expected, "{live}");
+            assert_eq!(
+                assess(&id("apps", "Deployment"), &live) == Availability::Available,
+                expected,
+                "{live}"
+            );
         }
     }
 
@@ -192,15 +245,45 @@ mod tests {
             {"type": "Established", "status": "True"}, {"type": "NamesAccepted", "status": "True"}]}});
         let rows = [
             ("", "ConfigMap", json!({}), Some(Available)),
-            ("", "Service", json!({"spec": {"clusterIPs": ["None"]}}), Some(Available)),
+            (
+                "",
+                "Service",
+                json!({"spec": {"clusterIPs": ["None"]}}),
+                Some(Available),
+            ),
             ("", "Service", json!({"spec": {}}), None),
-            ("", "Service", json!({"spec": {"type": "ExternalName"}}), Some(NotTrackable)),
-            ("", "Service", json!({"spec": {"type": "LoadBalancer"}}), None),
-            ("apiextensions.k8s.io", "CustomResourceDefinition", established, Some(Available)),
-            ("apiextensions.k8s.io", "CustomResourceDefinition", json!({}), None),
+            (
+                "",
+                "Service",
+                json!({"spec": {"type": "ExternalName"}}),
+                Some(NotTrackable),
+            ),
+            (
+                "",
+                "Service",
+                json!({"spec": {"type": "LoadBalancer"}}),
+                None,
+            ),
+            (
+                "apiextensions.k8s.io",
+                "CustomResourceDefinition",
+                established,
+                Some(Available),
+            ),
+            (
+                "apiextensions.k8s.io",
+                "CustomResourceDefinition",
+                json!({}),
+                None,
+            ),
             ("batch", "Job", json!({}), Some(NotTrackable)),
             ("example.com", "Thing", json!({}), Some(NotTrackable)),
-            ("apps", "DaemonSet", json!({"metadata": {"generation": 1}, "status": {"observedGeneration": 1}}), Some(Available)),
+            (
+                "apps",
+                "DaemonSet",
+                json!({"metadata": {"generation": 1}, "status": {"observedGeneration": 1}}),
+                Some(Available),
+            ),
         ];
         for (group, kind, live, expected) in rows {
             let found = assess(&id(group, kind), &live);
@@ -210,6 +293,9 @@ mod tests {
             }
         }
         let failed = json!({"status": {"conditions": [{"type": "Failed", "status": "True", "message": "m"}]}});
-        assert_eq!(assess(&id("batch", "Job"), &failed), Availability::Failed("m".into()));
+        assert_eq!(
+            assess(&id("batch", "Job"), &failed),
+            Availability::Failed("m".into())
+        );
     }
 }

@@ -3,7 +3,16 @@
 use serde_json::{Map, Value};
 
 /// Fields that tell the items of a list apart, in the order in which they are tried.
-const KEYS: [&str; 8] = ["name", "containerPort", "port", "mountPath", "devicePath", "topologyKey", "type", "uid"];
+const KEYS: [&str; 8] = [
+    "name",
+    "containerPort",
+    "port",
+    "mountPath",
+    "devicePath",
+    "topologyKey",
+    "type",
+    "uid",
+];
 
 /// The first field of the manifest that the live object lacks or has another value of, as a JSON pointer;
 /// none when the live object covers the manifest. What only the live object has does not matter.
@@ -32,21 +41,29 @@ pub fn first_difference(manifest: &Value, live: &Value) -> Option<String> {
 fn metadata(wanted: &Value, found: &Value) -> Option<String> {
     ["labels", "annotations"].iter().find_map(|key| {
         let path = format!("/metadata/{key}");
-        wanted.get(key).and_then(|wanted| differs(wanted, found.get(key), &path))
+        wanted
+            .get(key)
+            .and_then(|wanted| differs(wanted, found.get(key), &path))
     })
 }
 
 fn string_data(wanted: &Value, data: Option<&Value>) -> Option<String> {
     let missing = |key: &String| data.and_then(|data| data.get(key)).is_none();
     // Values are not compared: they would have to be encoded, and a change of the manifest shows in its digest.
-    wanted.as_object()?.keys().find(|key| missing(key)).map(|key| format!("/stringData/{}", escape(key)))
+    wanted
+        .as_object()?
+        .keys()
+        .find(|key| missing(key))
+        .map(|key| format!("/stringData/{}", escape(key)))
 }
 
 fn differs(wanted: &Value, found: Option<&Value>, path: &str) -> Option<String> {
     if is_empty(wanted) && found.is_none_or(is_empty) {
         return None;
     }
-    let Some(found) = found else { return Some(path.to_owned()) };
+    let Some(found) = found else {
+        return Some(path.to_owned());
+    };
     match (wanted, found) {
         (Value::Object(wanted), Value::Object(found)) => object_differs(wanted, found, path),
         (Value::Array(wanted), Value::Array(found)) => list_differs(wanted, found, path),
@@ -54,8 +71,14 @@ fn differs(wanted: &Value, found: Option<&Value>, path: &str) -> Option<String> 
     }
 }
 
-fn object_differs(wanted: &Map<String, Value>, found: &Map<String, Value>, path: &str) -> Option<String> {
-    wanted.iter().find_map(|(key, value)| differs(value, found.get(key), &format!("{path}/{}", escape(key))))
+fn object_differs(
+    wanted: &Map<String, Value>,
+    found: &Map<String, Value>,
+    path: &str,
+) -> Option<String> {
+    wanted
+        .iter()
+        .find_map(|(key, value)| differs(value, found.get(key), &format!("{path}/{}", escape(key))))
 }
 
 fn list_differs(wanted: &[Value], found: &[Value], path: &str) -> Option<String> {
@@ -73,7 +96,9 @@ fn list_differs(wanted: &[Value], found: &[Value], path: &str) -> Option<String>
         .iter()
         .zip(found)
         .enumerate()
-        .find_map(|(position, (wanted, found))| differs(wanted, Some(found), &format!("{path}/{position}")))
+        .find_map(|(position, (wanted, found))| {
+            differs(wanted, Some(found), &format!("{path}/{position}"))
+        })
 }
 
 fn key_of(items: &[Value]) -> Option<&'static str> {
@@ -108,7 +133,10 @@ fn same_scalar(wanted: &Value, found: &Value) -> bool {
         Value::Number(number) => Some(number.to_string()),
         _ => None,
     };
-    match (text(wanted).and_then(|t| quantity(&t)), text(found).and_then(|t| quantity(&t))) {
+    match (
+        text(wanted).and_then(|t| quantity(&t)),
+        text(found).and_then(|t| quantity(&t)),
+    ) {
         (Some(wanted), Some(found)) => wanted == found,
         _ => false,
     }
@@ -116,7 +144,9 @@ fn same_scalar(wanted: &Value, found: &Value) -> bool {
 
 /// A quantity in billionths; none when the text is not one, or has a fraction finer than that.
 fn quantity(text: &str) -> Option<i128> {
-    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-')).unwrap_or(text.len());
+    let split = text
+        .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-'))
+        .unwrap_or(text.len());
     let (number, suffix) = text.split_at(split);
     let unit: i128 = match suffix {
         "n" => 1,
@@ -135,7 +165,10 @@ fn quantity(text: &str) -> Option<i128> {
     };
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let scale = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-    let scaled = format!("{whole}{fraction}").parse::<i128>().ok()?.checked_mul(unit)?;
+    let scaled = format!("{whole}{fraction}")
+        .parse::<i128>()
+        .ok()?
+        .checked_mul(unit)?;
     (scaled % scale == 0).then(|| scaled / scale)
 }
 
@@ -152,14 +185,38 @@ mod tests {
     #[test]
     fn rows() {
         let rows = [
-            (json!({"data": {"a": "1"}}), json!({"data": {"a": "1", "b": "2"}}), None),
-            (json!({"data": {"a": "1"}}), json!({"data": {"a": "2"}}), Some("/data/a")),
+            (
+                json!({"data": {"a": "1"}}),
+                json!({"data": {"a": "1", "b": "2"}}),
+                None,
+            ),
+            (
+                json!({"data": {"a": "1"}}),
+                json!({"data": {"a": "2"}}),
+                Some("/data/a"),
+            ),
             (json!({"data": {"a": "1"}}), json!({}), Some("/data")),
             (json!({"spec": {"x": {}}}), json!({}), None),
-            (json!({"spec": {"cpu": "1000m"}}), json!({"spec": {"cpu": "1"}}), None),
-            (json!({"spec": {"cpu": "0.5"}}), json!({"spec": {"cpu": "500m"}}), None),
-            (json!({"spec": {"cpu": 1}}), json!({"spec": {"cpu": "1"}}), None),
-            (json!({"spec": {"l": [1, 2]}}), json!({"spec": {"l": [1, 2, 3]}}), Some("/spec/l")),
+            (
+                json!({"spec": {"cpu": "1000m"}}),
+                json!({"spec": {"cpu": "1"}}),
+                None,
+            ),
+            (
+                json!({"spec": {"cpu": "0.5"}}),
+                json!({"spec": {"cpu": "500m"}}),
+                None,
+            ),
+            (
+                json!({"spec": {"cpu": 1}}),
+                json!({"spec": {"cpu": "1"}}),
+                None,
+            ),
+            (
+                json!({"spec": {"l": [1, 2]}}),
+                json!({"spec": {"l": [1, 2, 3]}}),
+                Some("/spec/l"),
+            ),
             (
                 json!({"spec": {"c": [{"name": "a", "image": "x"}]}}),
                 json!({"spec": {"c": [{"name": "sidecar"}, {"name": "a", "image": "x", "pull": "p"}]}}),
@@ -175,16 +232,28 @@ mod tests {
                 json!({"metadata": {"labels": {}}}),
                 Some("/metadata/labels/a~1b"),
             ),
-            (json!({"stringData": {"k": "v"}}), json!({"data": {"k": "dg=="}}), None),
+            (
+                json!({"stringData": {"k": "v"}}),
+                json!({"data": {"k": "dg=="}}),
+                None,
+            ),
             (json!({"status": {"x": 1}}), json!({}), None),
         ];
         for (manifest, live, expected) in rows {
-            assert_eq!(first_difference(&manifest, &live).as_deref(), expected, "{manifest} {live}");
+            assert_eq!(
+                first_difference(&manifest, &live).as_deref(),
+                expected,
+                "{manifest} {live}"
+            );
         }
     }
 
     fn tree() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![Just(Value::Null), any::<i32>().prop_map(Value::from), "[a-z]{0,4}".prop_map(Value::from)];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<i32>().prop_map(Value::from),
+            "[a-z]{0,4}".prop_map(Value::from)
+        ];
         leaf.prop_recursive(4, 32, 4, |inner| {
             prop_oneof![
                 proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),

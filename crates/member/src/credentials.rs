@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
-use kube::api::{Api, PostParams as TokenParams};
+use kube::api::Api;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use windlass_api::{labels, names};
@@ -39,23 +39,56 @@ pub struct Token {
 pub async fn request_token(member: &Client) -> Result<Token, ApiError> {
     let api: Api<ServiceAccount> = Api::namespaced(member.clone(), names::HUB_NAMESPACE);
     let request = TokenRequest {
-        spec: TokenRequestSpec { expiration_seconds: Some(LIFE), ..Default::default() },
+        spec: TokenRequestSpec {
+            expiration_seconds: Some(LIFE),
+            ..Default::default()
+        },
         ..Default::default()
     };
+    // Not for the writer: the server answers with a token and stores nothing.
     let answer = api
-        .create_token_request(SERVICE_ACCOUNT, &TokenParams::default(), &request)
+        .create_token_request(SERVICE_ACCOUNT, &Default::default(), &request)
         .await
         .map_err(ApiError::from_kube)?;
-    let status = answer.status.ok_or_else(|| ApiError::transient("the cluster gave no token"))?;
-    Ok(Token { secret: status.token, expires: status.expiration_timestamp.0 })
+    let status = answer
+        .status
+        .ok_or_else(|| ApiError::transient("the cluster gave no token"))?;
+    Ok(Token {
+        secret: status.token,
+        expires: status.expiration_timestamp.0,
+    })
 }
 
-/// A kubeconfig with nothing but a server, its CA and a token.
+/// Where a member's API server is, and how it proves to be that.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Endpoint {
+    /// URL.
+    pub server: String,
+    /// Certificates of its CA, in PEM and base64; absent means those of the hub's system.
+    pub ca_data: Option<String>,
+    /// Name in its certificate, where that is not the URL's.
+    pub tls_server_name: Option<String>,
+    /// Nobody looks at its certificate.
+    pub insecure_skip_tls_verify: bool,
+    /// URL of the proxy on the way.
+    pub proxy_url: Option<String>,
+}
+
+/// A kubeconfig with nothing but an endpoint and a token.
 #[must_use]
-pub fn kubeconfig(cluster: &str, server: &str, ca_data: Option<&str>, token: &str) -> Value {
-    let mut target = json!({ "server": server });
-    if let Some(ca) = ca_data {
-        target["certificate-authority-data"] = json!(ca);
+pub fn kubeconfig(cluster: &str, endpoint: &Endpoint, token: &str) -> Value {
+    let mut target = json!({ "server": endpoint.server });
+    for (key, value) in [
+        ("certificate-authority-data", &endpoint.ca_data),
+        ("tls-server-name", &endpoint.tls_server_name),
+        ("proxy-url", &endpoint.proxy_url),
+    ] {
+        if let Some(value) = value {
+            target[key] = json!(value);
+        }
+    }
+    if endpoint.insecure_skip_tls_verify {
+        target["insecure-skip-tls-verify"] = json!(true);
     }
     json!({
         "apiVersion": "v1",
@@ -71,13 +104,18 @@ pub fn kubeconfig(cluster: &str, server: &str, ca_data: Option<&str>, token: &st
 #[must_use]
 pub fn secret(cluster: &str, kubeconfig: &Value, token: &Token, now: Timestamp) -> Secret {
     let mut secret = Secret {
-        data: Some(BTreeMap::from([(KUBECONFIG_KEY.to_owned(), ByteString(kubeconfig.to_string().into_bytes()))])),
+        data: Some(BTreeMap::from([(
+            KUBECONFIG_KEY.to_owned(),
+            ByteString(kubeconfig.to_string().into_bytes()),
+        )])),
         type_: Some("Opaque".to_owned()),
         ..Default::default()
     };
     secret.metadata.name = Some(names::credentials_secret(cluster));
     secret.metadata.namespace = Some(names::HUB_NAMESPACE.to_owned());
-    secret.labels_mut().insert(labels::CREDENTIALS_CLUSTER.to_owned(), cluster.to_owned());
+    secret
+        .labels_mut()
+        .insert(labels::CREDENTIALS_CLUSTER.to_owned(), cluster.to_owned());
     stamp(&mut secret, token, now);
     secret
 }
@@ -101,7 +139,9 @@ pub fn expiry(secret: &Secret) -> Option<Timestamp> {
 /// Whether half of the token's life is over.
 #[must_use]
 pub fn is_due(secret: &Secret, now: Timestamp) -> bool {
-    let (Some(issued), Some(expires)) = (time(secret, ISSUED), expiry(secret)) else { return false };
+    let (Some(issued), Some(expires)) = (time(secret, ISSUED), expiry(secret)) else {
+        return false;
+    };
     now.duration_since(issued) * 2 >= expires.duration_since(issued)
 }
 
@@ -110,16 +150,27 @@ pub fn is_due(secret: &Secret, now: Timestamp) -> bool {
 /// # Errors
 /// When the member does not give one, or the Secret can't be read.
 pub async fn renew(member: &Client, old: &Secret, now: Timestamp) -> Result<Secret, ApiError> {
-    let unreadable = || ApiError::Rejected(format!("Secret {} holds no kubeconfig of ours", old.name_any()));
-    let bytes = old.data.as_ref().and_then(|data| data.get(KUBECONFIG_KEY)).ok_or_else(unreadable)?;
+    let unreadable = || {
+        ApiError::Rejected(format!(
+            "Secret {} holds no kubeconfig of ours",
+            old.name_any()
+        ))
+    };
+    let bytes = old
+        .data
+        .as_ref()
+        .and_then(|data| data.get(KUBECONFIG_KEY))
+        .ok_or_else(unreadable)?;
     let mut config: Value = serde_json::from_slice(&bytes.0).map_err(|_| unreadable())?;
     let token = request_token(member).await?;
-    *config.pointer_mut("/users/0/user/token").ok_or_else(unreadable)? = json!(token.secret);
+    *config
+        .pointer_mut("/users/0/user/token")
+        .ok_or_else(unreadable)? = json!(token.secret);
     let mut renewed = old.clone();
-    renewed
-        .data
-        .get_or_insert_default()
-        .insert(KUBECONFIG_KEY.to_owned(), ByteString(config.to_string().into_bytes()));
+    renewed.data.get_or_insert_default().insert(
+        KUBECONFIG_KEY.to_owned(),
+        ByteString(config.to_string().into_bytes()),
+    );
     stamp(&mut renewed, &token, now);
     Ok(renewed)
 }
@@ -128,14 +179,53 @@ pub async fn renew(member: &Client, old: &Secret, now: Timestamp) -> Result<Secr
 mod tests {
     use super::*;
 
+    fn endpoint() -> Endpoint {
+        Endpoint {
+            server: "https://127.0.0.1:1".into(),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn a_stored_kubeconfig_is_one_that_the_hub_accepts() {
+        let full = Endpoint {
+            ca_data: Some("Y2E=".into()),
+            tls_server_name: Some("kubernetes".into()),
+            insecure_skip_tls_verify: true,
+            proxy_url: Some("http://proxy:3128".into()),
+            ..endpoint()
+        };
+        let text = kubeconfig("a", &full, "word").to_string();
+        let parsed = windlass_cluster::parse_stored_kubeconfig(text.as_bytes()).unwrap();
+        let cluster = parsed.clusters[0].cluster.as_ref().unwrap();
+        assert_eq!(cluster.server.as_deref(), Some("https://127.0.0.1:1"));
+        assert_eq!(cluster.certificate_authority_data.as_deref(), Some("Y2E="));
+        assert_eq!(cluster.tls_server_name.as_deref(), Some("kubernetes"));
+        assert_eq!(cluster.insecure_skip_tls_verify, Some(true));
+        assert_eq!(cluster.proxy_url.as_deref(), Some("http://proxy:3128"));
+        assert_eq!(parsed.auth_infos.len(), 1);
+
+        let plain = kubeconfig("a", &endpoint(), "word");
+        assert_eq!(
+            plain["clusters"][0]["cluster"],
+            json!({ "server": "https://127.0.0.1:1" })
+        );
+    }
+
     #[test]
     fn a_token_is_renewed_at_half_its_life() {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let token = Token { secret: "t".into(), expires: at(1100) };
-        let secret = secret("a", &kubeconfig("a", "https://127.0.0.1:1", None, "t"), &token, at(100));
+        let token = Token {
+            secret: "t".into(),
+            expires: at(1100),
+        };
+        let secret = secret("a", &kubeconfig("a", &endpoint(), "t"), &token, at(100));
         assert!(!is_due(&secret, at(599)));
         assert!(is_due(&secret, at(600)));
         assert_eq!(expiry(&secret), Some(at(1100)));
-        assert!(!is_due(&Secret::default(), at(600)), "a Secret made by hand is left alone");
+        assert!(
+            !is_due(&Secret::default(), at(600)),
+            "a Secret made by hand is left alone"
+        );
     }
 }

@@ -15,6 +15,22 @@ pub fn all_rights() -> Value {
     ])
 }
 
+/// What the hub can't do without, whatever else it may place: its own inventory and token, what it tells of
+/// the cluster, and whether a namespace or a CRD is there.
+#[must_use]
+pub fn own_rights() -> Value {
+    let read = json!(["get", "list", "watch"]);
+    json!([
+        { "apiGroups": [windlass_api::PLACEMENT_GROUP],
+          "resources": ["appliedworks", "appliedworks/status", "appliedworks/finalizers"], "verbs": ["*"] },
+        { "apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": [SERVICE_ACCOUNT],
+          "verbs": ["create"] },
+        { "apiGroups": [""], "resources": ["nodes", "pods", "namespaces"], "verbs": read },
+        { "apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": read },
+        { "nonResourceURLs": ["/readyz", "/version", "/api", "/api/*", "/apis", "/apis/*"], "verbs": ["get"] },
+    ])
+}
+
 /// The objects, in the order in which they are applied.
 #[must_use]
 pub fn objects(rules: &Value) -> Vec<Value> {

@@ -11,7 +11,10 @@ pub fn id_of(entry: &AppliedResourceMeta) -> ManifestId {
         group: entry.group.clone().unwrap_or_default(),
         version: entry.version.clone().unwrap_or_default(),
         kind: entry.kind.clone().unwrap_or_default(),
-        namespace: entry.namespace.clone().filter(|namespace| !namespace.is_empty()),
+        namespace: entry
+            .namespace
+            .clone()
+            .filter(|namespace| !namespace.is_empty()),
         name: entry.name.clone().unwrap_or_default(),
     }
 }
@@ -24,12 +27,21 @@ pub fn same_object(a: &ManifestId, b: &ManifestId) -> bool {
 
 /// The entry of an object.
 #[must_use]
-pub fn find<'a>(entries: &'a [AppliedResourceMeta], id: &ManifestId) -> Option<&'a AppliedResourceMeta> {
+pub fn find<'a>(
+    entries: &'a [AppliedResourceMeta],
+    id: &ManifestId,
+) -> Option<&'a AppliedResourceMeta> {
     entries.iter().find(|entry| same_object(&id_of(entry), id))
 }
 
 /// Adds an object that is about to be applied, unless it stands there.
-pub fn record(entries: &mut Vec<AppliedResourceMeta>, ordinal: usize, manifest: &Manifest, resource: &str, origin: Origin) {
+pub fn record(
+    entries: &mut Vec<AppliedResourceMeta>,
+    ordinal: usize,
+    manifest: &Manifest,
+    resource: &str,
+    origin: Origin,
+) {
     if find(entries, &manifest.id).is_some() {
         return;
     }
@@ -52,7 +64,11 @@ pub fn record(entries: &mut Vec<AppliedResourceMeta>, ordinal: usize, manifest: 
 /// Entries whose objects are no longer wanted.
 #[must_use]
 pub fn surplus(entries: &[AppliedResourceMeta], wanted: &[ManifestId]) -> Vec<AppliedResourceMeta> {
-    entries.iter().filter(|entry| !wanted.iter().any(|id| same_object(&id_of(entry), id))).cloned().collect()
+    entries
+        .iter()
+        .filter(|entry| !wanted.iter().any(|id| same_object(&id_of(entry), id)))
+        .cloned()
+        .collect()
 }
 
 #[cfg(test)]
@@ -61,21 +77,50 @@ mod tests {
     use serde_json::json;
 
     fn manifest(name: &str) -> Manifest {
-        Manifest::of_snapshot(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "n"}}))
+        Manifest::of_snapshot(
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "n"}}),
+        )
     }
 
     #[test]
     fn an_entry_keeps_its_origin_and_goes_when_it_is_not_wanted() {
         let mut entries = Vec::new();
-        record(&mut entries, 0, &manifest("a"), "configmaps", Origin::Created);
-        record(&mut entries, 1, &manifest("b"), "configmaps", Origin::Adopted);
-        record(&mut entries, 0, &manifest("a"), "configmaps", Origin::Adopted);
+        record(
+            &mut entries,
+            0,
+            &manifest("a"),
+            "configmaps",
+            Origin::Created,
+        );
+        record(
+            &mut entries,
+            1,
+            &manifest("b"),
+            "configmaps",
+            Origin::Adopted,
+        );
+        record(
+            &mut entries,
+            0,
+            &manifest("a"),
+            "configmaps",
+            Origin::Adopted,
+        );
         assert_eq!(entries.len(), 2);
-        assert_eq!(find(&entries, &manifest("a").id).unwrap().origin, Some(Origin::Created));
+        assert_eq!(
+            find(&entries, &manifest("a").id).unwrap().origin,
+            Some(Origin::Created)
+        );
         let gone = surplus(&entries, &[manifest("b").id]);
         assert_eq!(gone.len(), 1);
         assert_eq!(gone[0].name.as_deref(), Some("a"));
-        let other_version = ManifestId { version: "v2".into(), ..manifest("a").id };
-        assert_eq!(surplus(&entries, &[other_version, manifest("b").id]).len(), 0);
+        let other_version = ManifestId {
+            version: "v2".into(),
+            ..manifest("a").id
+        };
+        assert_eq!(
+            surplus(&entries, &[other_version, manifest("b").id]).len(),
+            0
+        );
     }
 }

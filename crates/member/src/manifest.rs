@@ -54,7 +54,13 @@ impl Manifest {
     /// Reads an object that stands in a snapshot.
     #[must_use]
     pub fn of_snapshot(object: Value) -> Self {
-        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text = |pointer: &str| {
+            object
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
         let api_version = text("/apiVersion");
         let (group, version) = match api_version.split_once('/') {
             Some((group, version)) => (group.to_owned(), version.to_owned()),
@@ -68,7 +74,12 @@ impl Manifest {
             name: text("/metadata/name"),
         };
         let problem = problem(&id, &object);
-        Self { digest: Digest::of_json(&object), id, object, problem }
+        Self {
+            digest: Digest::of_json(&object),
+            id,
+            object,
+            problem,
+        }
     }
 }
 
@@ -88,7 +99,10 @@ fn problem(id: &ManifestId, object: &Value) -> Option<Problem> {
             message: "generateName is not supported; give the object a name".to_owned(),
         });
     }
-    Some(Problem { reason: ManifestReason::DecodingErred, message: "the manifest has no name".to_owned() })
+    Some(Problem {
+        reason: ManifestReason::DecodingErred,
+        message: "the manifest has no name".to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -101,7 +115,10 @@ mod tests {
         let manifest = Manifest::of_snapshot(json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "namespace": "n"}}));
         assert_eq!(manifest.id.to_string(), "Deployment n/a");
-        assert_eq!((manifest.id.group.as_str(), manifest.id.version.as_str()), ("apps", "v1"));
+        assert_eq!(
+            (manifest.id.group.as_str(), manifest.id.version.as_str()),
+            ("apps", "v1")
+        );
         assert_eq!(manifest.problem, None);
     }
 
@@ -109,13 +126,21 @@ mod tests {
     fn problems() {
         for (object, reason) in [
             (json!({}), ManifestReason::DecodingErred),
-            (json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}), ManifestReason::DecodingErred),
+            (
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}),
+                ManifestReason::DecodingErred,
+            ),
             (
                 json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "x-"}}),
                 ManifestReason::FoundGenerateName,
             ),
         ] {
-            assert_eq!(Manifest::of_snapshot(object).problem.map(|problem| problem.reason), Some(reason));
+            assert_eq!(
+                Manifest::of_snapshot(object)
+                    .problem
+                    .map(|problem| problem.reason),
+                Some(reason)
+            );
         }
     }
 }

@@ -98,16 +98,29 @@ impl Member {
         let (group, name) = (kind.group.clone(), kind.kind.clone());
         let options = CacheOptions {
             on_change: Arc::new(move |change: &Change<DynamicObject>| {
-                let object =
-                    (group.clone(), name.clone(), change.key.namespace.clone(), change.key.name.clone());
+                let object = (
+                    group.clone(),
+                    name.clone(),
+                    change.key.namespace.clone(),
+                    change.key.name.clone(),
+                );
                 if let Some(work) = works_of.get(&object) {
                     wake(&work);
                 }
             }),
             ..Default::default()
         };
-        let config = watcher::Config::default().labels(&format!("{}={}", labels::PLACED, labels::PLACED_VALUE));
-        let cache = Cache::start("placed", Api::all_with(self.writer.client().clone(), kind), config, options);
+        let config = watcher::Config::default().labels(&format!(
+            "{}={}",
+            labels::PLACED,
+            labels::PLACED_VALUE
+        ));
+        let cache = Cache::start(
+            "placed",
+            Api::all_with(self.writer.client().clone(), kind),
+            config,
+            options,
+        );
         kinds.insert(key, cache.clone());
         cache
     }
@@ -116,11 +129,20 @@ impl Member {
     ///
     /// # Errors
     /// When it does not come.
-    pub(crate) async fn watched(&self, kind: &ApiResource) -> Result<Cache<DynamicObject>, ApiError> {
+    pub(crate) async fn watched(
+        &self,
+        kind: &ApiResource,
+    ) -> Result<Cache<DynamicObject>, ApiError> {
         let cache = self.watch(kind);
-        if tokio::time::timeout(LIST_LIMIT, cache.wait_synced()).await.is_err() {
+        if tokio::time::timeout(LIST_LIMIT, cache.wait_synced())
+            .await
+            .is_err()
+        {
             let why = cache.last_error().unwrap_or_else(|| "no answer".to_owned());
-            return Err(ApiError::transient(format!("{} of cluster {} can't be listed: {why}", kind.plural, self.cluster)));
+            return Err(ApiError::transient(format!(
+                "{} of cluster {} can't be listed: {why}",
+                kind.plural, self.cluster
+            )));
         }
         Ok(cache)
     }
@@ -135,7 +157,12 @@ impl Member {
 }
 
 pub(crate) fn object_ref(id: &ManifestId) -> ObjectRef {
-    (id.group.clone(), id.kind.clone(), id.namespace.clone().unwrap_or_default(), id.name.clone())
+    (
+        id.group.clone(),
+        id.kind.clone(),
+        id.namespace.clone().unwrap_or_default(),
+        id.name.clone(),
+    )
 }
 
 pub(crate) fn key_of(id: &ManifestId) -> ObjectKey {

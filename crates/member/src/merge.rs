@@ -6,7 +6,9 @@ use serde_json::{Map, Value};
 /// the rest stays. Lists are replaced whole.
 #[must_use]
 pub fn three_way(last: Option<&Value>, live: &Value, wanted: &Value) -> Value {
-    let (Value::Object(live), Value::Object(wanted)) = (live, wanted) else { return wanted.clone() };
+    let (Value::Object(live), Value::Object(wanted)) = (live, wanted) else {
+        return wanted.clone();
+    };
     let empty = Map::new();
     let last = last.and_then(Value::as_object).unwrap_or(&empty);
     let mut merged = live.clone();
@@ -33,7 +35,13 @@ mod tests {
         let last = json!({"a": 1, "b": {"x": 1, "y": 2}, "l": [1]});
         let live = json!({"a": 1, "b": {"x": 1, "y": 2, "other": 9}, "l": [1, 2], "mine": true});
         let wanted = json!({"b": {"x": 5}, "l": [3]});
-        assert_eq!(three_way(Some(&last), &live, &wanted), json!({"b": {"x": 5, "other": 9}, "l": [3], "mine": true}));
-        assert_eq!(three_way(None, &json!({"a": 1}), &json!({"b": 2})), json!({"a": 1, "b": 2}));
+        assert_eq!(
+            three_way(Some(&last), &live, &wanted),
+            json!({"b": {"x": 5, "other": 9}, "l": [3], "mine": true})
+        );
+        assert_eq!(
+            three_way(None, &json!({"a": 1}), &json!({"b": 2})),
+            json!({"a": 1, "b": 2})
+        );
     }
 }

@@ -65,7 +65,11 @@ pub fn dynamic(object: Value) -> Option<DynamicObject> {
 /// Whether an object is owned by that AppliedWork.
 #[must_use]
 pub fn is_owned_by(live: &DynamicObject, work_uid: &str) -> bool {
-    live.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "AppliedWork" && owner.uid == work_uid)
+    live.metadata
+        .owner_references
+        .iter()
+        .flatten()
+        .any(|owner| owner.kind == "AppliedWork" && owner.uid == work_uid)
 }
 
 /// Whether an object carries the hash of that manifest.

@@ -11,7 +11,9 @@ use crate::object::FIELD_MANAGER;
 pub fn migration(live: &DynamicObject) -> Option<json_patch::Patch> {
     let entries = serde_json::to_value(live.metadata.managed_fields.as_ref()?).ok()?;
     let entries = entries.as_array()?;
-    let ours = |entry: &Value| entry["manager"] == FIELD_MANAGER && entry.get("subresource").is_none_or(|s| s == "");
+    let ours = |entry: &Value| {
+        entry["manager"] == FIELD_MANAGER && entry.get("subresource").is_none_or(|s| s == "")
+    };
     let is_update = |entry: &&Value| ours(entry) && entry["operation"] == "Update";
     if !entries.iter().any(|entry| is_update(&entry)) {
         return None;
@@ -23,7 +25,11 @@ pub fn migration(live: &DynamicObject) -> Option<json_patch::Patch> {
         }
     }
     let template = entries.iter().find(is_update)?;
-    let mut kept: Vec<Value> = entries.iter().filter(|entry| !ours(entry)).cloned().collect();
+    let mut kept: Vec<Value> = entries
+        .iter()
+        .filter(|entry| !ours(entry))
+        .cloned()
+        .collect();
     kept.push(json!({
         "manager": FIELD_MANAGER,
         "operation": "Apply",
@@ -78,12 +84,21 @@ mod tests {
         assert_eq!(entries.len(), 2);
         assert_eq!(entries[0]["manager"], "kubectl");
         assert_eq!(entries[1]["operation"], "Apply");
-        assert_eq!(entries[1]["fieldsV1"], json!({"f:data": {"f:a": {}, "f:b": {}}}));
+        assert_eq!(
+            entries[1]["fieldsV1"],
+            json!({"f:data": {"f:a": {}, "f:b": {}}})
+        );
     }
 
     #[test]
     fn nothing_to_move() {
-        assert!(migration(&object(json!([entry(FIELD_MANAGER, "Apply", "f:a"), entry("x", "Update", "f:b")]))).is_none());
+        assert!(
+            migration(&object(json!([
+                entry(FIELD_MANAGER, "Apply", "f:a"),
+                entry("x", "Update", "f:b")
+            ])))
+            .is_none()
+        );
         assert!(migration(&object(json!([]))).is_none());
     }
 }

@@ -69,24 +69,42 @@ impl Member {
             Err(error) => return Err(ApiError::from_kube(error)),
         };
         let uid = work.uid().unwrap_or_default();
-        let mut entries = work.status.clone().unwrap_or_default().applied_resources.unwrap_or_default();
+        let mut entries = work
+            .status
+            .clone()
+            .unwrap_or_default()
+            .applied_resources
+            .unwrap_or_default();
         // What others need goes last.
         entries.sort_by_key(|entry| std::cmp::Reverse(wave(&id_of(entry))));
-        let (_, waits) = self.remove_entries(&entries, &uid, mode == RemovalMode::Leave).await?;
+        let (_, waits) = self
+            .remove_entries(&entries, &uid, mode == RemovalMode::Leave)
+            .await?;
         if !waits.is_empty() {
-            return Ok(Removal::Waiting { for_what: waits, retry: Some(WAIT) });
+            return Ok(Removal::Waiting {
+                for_what: waits,
+                retry: Some(WAIT),
+            });
         }
         for entry in &entries {
             self.disown(&id_of(entry));
         }
         // Released objects must not go with their former owner.
         let kind = ApiResource::erase::<AppliedWork>(&());
-        self.writer.delete_dyn(&kind, None, name, Some(&uid), Propagation::Orphan).await?;
+        self.writer
+            .delete_dyn(&kind, None, name, Some(&uid), Propagation::Orphan)
+            .await?;
         match api.get_opt(name).await.map_err(ApiError::from_kube)? {
             None => Ok(Removal::Done),
             Some(_) => {
-                let for_what = vec![format!("AppliedWork {name} to be gone from cluster {}", self.cluster)];
-                Ok(Removal::Waiting { for_what, retry: Some(WAIT) })
+                let for_what = vec![format!(
+                    "AppliedWork {name} to be gone from cluster {}",
+                    self.cluster
+                )];
+                Ok(Removal::Waiting {
+                    for_what,
+                    retry: Some(WAIT),
+                })
             }
         }
     }
@@ -125,16 +143,27 @@ impl Member {
         work_uid: &str,
         keep: bool,
     ) -> Result<Option<String>, ApiError> {
-        let Some(kind) = self.discovery.kind(&gvk_of(id)).await?.map(|known| known.resource) else {
+        let Some(kind) = self
+            .discovery
+            .kind(&gvk_of(id))
+            .await?
+            .map(|known| known.resource)
+        else {
             // The kind is gone, and its objects with it.
             return Ok(None);
         };
         let namespace = id.namespace.as_deref();
-        let Some(mut live) = self.writer.get_dyn(&kind, namespace, &id.name).await? else { return Ok(None) };
+        let Some(mut live) = self.writer.get_dyn(&kind, namespace, &id.name).await? else {
+            return Ok(None);
+        };
         if !is_owned_by(&live, work_uid) {
             return Ok(None);
         }
-        let shared = live.metadata.owner_references.as_ref().is_some_and(|owners| owners.len() > 1);
+        let shared = live
+            .metadata
+            .owner_references
+            .as_ref()
+            .is_some_and(|owners| owners.len() > 1);
         if keep || shared || entry.origin == Some(Origin::Adopted) {
             release(&mut live, work_uid);
             self.writer.replace_dyn(&kind, &live).await?;
@@ -146,7 +175,15 @@ impl Member {
         if let Some(what) = self.holds(id, &live, work_uid).await? {
             return Ok(Some(what));
         }
-        self.writer.delete_dyn(&kind, namespace, &id.name, live.metadata.uid.as_deref(), Propagation::Background).await?;
+        self.writer
+            .delete_dyn(
+                &kind,
+                namespace,
+                &id.name,
+                live.metadata.uid.as_deref(),
+                Propagation::Background,
+            )
+            .await?;
         match self.writer.get_dyn(&kind, namespace, &id.name).await? {
             None => Ok(None),
             Some(_) => Ok(Some(format!("{id} to be gone"))),
@@ -154,12 +191,22 @@ impl Member {
     }
 
     /// What a Namespace or CRD holds that is not ours, unless it may go with it.
-    async fn holds(&self, id: &ManifestId, live: &DynamicObject, work_uid: &str) -> Result<Option<String>, ApiError> {
-        let cascade = live.annotations().get(labels::ALLOW_CASCADE).is_some_and(|value| value == "true");
+    async fn holds(
+        &self,
+        id: &ManifestId,
+        live: &DynamicObject,
+        work_uid: &str,
+    ) -> Result<Option<String>, ApiError> {
+        let cascade = live
+            .annotations()
+            .get(labels::ALLOW_CASCADE)
+            .is_some_and(|value| value == "true");
         let found = match (id.group.as_str(), id.kind.as_str()) {
             _ if cascade => None,
             ("", "Namespace") => self.foreign_in_namespace(&id.name, work_uid).await?,
-            ("apiextensions.k8s.io", "CustomResourceDefinition") => self.foreign_of_crd(live, work_uid).await?,
+            ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+                self.foreign_of_crd(live, work_uid).await?
+            }
             _ => None,
         };
         Ok(found.map(|what| {
@@ -167,11 +214,19 @@ impl Member {
         }))
     }
 
-    async fn foreign_in_namespace(&self, namespace: &str, work_uid: &str) -> Result<Option<String>, ApiError> {
+    async fn foreign_in_namespace(
+        &self,
+        namespace: &str,
+        work_uid: &str,
+    ) -> Result<Option<String>, ApiError> {
         for kind in self.discovery.preferred().await? {
             let made_by_the_cluster = matches!(
                 (kind.resource.group.as_str(), kind.resource.kind.as_str()),
-                ("", "Event" | "Endpoints") | ("events.k8s.io" | "coordination.k8s.io" | "metrics.k8s.io", _)
+                ("", "Event" | "Endpoints")
+                    | (
+                        "events.k8s.io" | "coordination.k8s.io" | "metrics.k8s.io",
+                        _
+                    )
                     | ("discovery.k8s.io", "EndpointSlice")
             );
             if !kind.namespaced || !kind.watchable || made_by_the_cluster {
@@ -186,14 +241,28 @@ impl Member {
         Ok(None)
     }
 
-    async fn foreign_of_crd(&self, crd: &DynamicObject, work_uid: &str) -> Result<Option<String>, ApiError> {
-        let text = |pointer: &str| crd.data.pointer(pointer).and_then(|v| v.as_str()).unwrap_or_default().to_owned();
+    async fn foreign_of_crd(
+        &self,
+        crd: &DynamicObject,
+        work_uid: &str,
+    ) -> Result<Option<String>, ApiError> {
+        let text = |pointer: &str| {
+            crd.data
+                .pointer(pointer)
+                .and_then(|v| v.as_str())
+                .unwrap_or_default()
+                .to_owned()
+        };
         let (group, kind) = (text("/spec/group"), text("/spec/names/kind"));
         let known = self.discovery.preferred().await?;
-        let Some(known) = known.iter().find(|k| k.resource.group == group && k.resource.kind == kind) else {
+        let Some(known) = known
+            .iter()
+            .find(|k| k.resource.group == group && k.resource.kind == kind)
+        else {
             return Ok(None);
         };
-        let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(self.writer.client().clone(), &known.resource);
+        let api: Api<PartialObjectMeta<DynamicObject>> =
+            Api::all_with(self.writer.client().clone(), &known.resource);
         self.foreign(&api, &known.resource, work_uid).await
     }
 
@@ -203,19 +272,29 @@ impl Member {
         kind: &ApiResource,
         work_uid: &str,
     ) -> Result<Option<String>, ApiError> {
-        let list = match api.list_metadata(&ListParams::default().limit(SAMPLE)).await.map_err(ApiError::from_kube) {
+        let list = match api
+            .list_metadata(&ListParams::default().limit(SAMPLE))
+            .await
+            .map_err(ApiError::from_kube)
+        {
             Ok(list) => list,
             // A kind that can't be listed for ever (no rights, its server is gone) holds nothing up.
             Err(ApiError::NotFound(_) | ApiError::Rejected(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
         let foreign = list.items.into_iter().find(|object| {
-            let owners = object.metadata.owner_references.as_deref().unwrap_or_default();
+            let owners = object
+                .metadata
+                .owner_references
+                .as_deref()
+                .unwrap_or_default();
             let made_by_the_cluster = matches!(
                 (kind.kind.as_str(), object.name_any().as_str()),
                 ("ConfigMap", "kube-root-ca.crt") | ("ServiceAccount", "default")
             );
-            let of_another_placement = owners.iter().any(|owner| owner.kind == "AppliedWork" && owner.uid != work_uid);
+            let of_another_placement = owners
+                .iter()
+                .any(|owner| owner.kind == "AppliedWork" && owner.uid != work_uid);
             of_another_placement || (owners.is_empty() && !made_by_the_cluster)
         });
         Ok(foreign.map(|object| format!("{} {}", kind.kind, object.name_any())))
@@ -224,5 +303,9 @@ impl Member {
 
 fn finalizers(live: &DynamicObject) -> String {
     let list = live.finalizers();
-    if list.is_empty() { String::new() } else { format!(" (finalizers {})", list.join(", ")) }
+    if list.is_empty() {
+        String::new()
+    } else {
+        format!(" (finalizers {})", list.join(", "))
+    }
 }

@@ -34,18 +34,36 @@ pub struct Failure<'a> {
 pub fn binding_conditions(outcome: &Outcome) -> Told<'_> {
     let mut failed: Vec<Failure<'_>> = outcome.manifests.iter().filter_map(failure).collect();
     failed.sort_by(|a, b| a.id.cmp(b.id));
-    let not_applied: Vec<&Failure<'_>> = failed.iter().filter(|failure| failure.stage == Stage::Applied).collect();
+    let not_applied: Vec<&Failure<'_>> = failed
+        .iter()
+        .filter(|failure| failure.stage == Stage::Applied)
+        .collect();
     let total = outcome.manifests.len();
     let mut conditions = Vec::new();
     if let Some(first) = not_applied.first() {
-        let waits = not_applied.iter().all(|failure| failure.reason == ManifestReason::PreparingToProcess);
-        let reason = if waits { BindingReason::ApplyInProgress } else { BindingReason::NotAllWorkHaveBeenApplied };
-        let message =
-            format!("{} of {total} object(s) are not applied; the first is {}: {}", not_applied.len(), first.id, first.message);
+        let waits = not_applied
+            .iter()
+            .all(|failure| failure.reason == ManifestReason::PreparingToProcess);
+        let reason = if waits {
+            BindingReason::ApplyInProgress
+        } else {
+            BindingReason::NotAllWorkHaveBeenApplied
+        };
+        let message = format!(
+            "{} of {total} object(s) are not applied; the first is {}: {}",
+            not_applied.len(),
+            first.id,
+            first.message
+        );
         conditions.push((Stage::Applied, Status::False, reason, message));
     } else {
         let message = format!("All {total} object(s) are applied");
-        conditions.push((Stage::Applied, Status::True, BindingReason::AllWorkHaveBeenApplied, message));
+        conditions.push((
+            Stage::Applied,
+            Status::True,
+            BindingReason::AllWorkHaveBeenApplied,
+            message,
+        ));
         conditions.push(available(outcome, &failed));
     }
     Told { conditions, failed }
@@ -53,18 +71,45 @@ pub fn binding_conditions(outcome: &Outcome) -> Told<'_> {
 
 fn available(outcome: &Outcome, failed: &[Failure<'_>]) -> (Stage, Status, BindingReason, String) {
     if let Some(first) = failed.first() {
-        let message = format!("{} object(s) are not available; the first is {}: {}", failed.len(), first.id, first.message);
-        return (Stage::Available, Status::False, BindingReason::NotAllWorkAreAvailable, message);
+        let message = format!(
+            "{} object(s) are not available; the first is {}: {}",
+            failed.len(),
+            first.id,
+            first.message
+        );
+        return (
+            Stage::Available,
+            Status::False,
+            BindingReason::NotAllWorkAreAvailable,
+            message,
+        );
     }
-    let untracked = outcome.manifests.iter().filter(|m| m.available == Some(Availability::NotTrackable)).map(|m| &m.id).min();
+    let untracked = outcome
+        .manifests
+        .iter()
+        .filter(|m| m.available == Some(Availability::NotTrackable))
+        .map(|m| &m.id)
+        .min();
     match untracked {
         Some(id) => {
-            let message = format!("All objects are in place; the availability of some can't be tracked, the first is {id}");
-            (Stage::Available, Status::True, BindingReason::NotAllWorkAreAvailabilityTrackable, message)
+            let message = format!(
+                "All objects are in place; the availability of some can't be tracked, the first is {id}"
+            );
+            (
+                Stage::Available,
+                Status::True,
+                BindingReason::NotAllWorkAreAvailabilityTrackable,
+                message,
+            )
         }
         None => {
             let message = "All objects are available".to_owned();
-            (Stage::Available, Status::True, BindingReason::AllWorkAreAvailable, message)
+            (
+                Stage::Available,
+                Status::True,
+                BindingReason::AllWorkAreAvailable,
+                message,
+            )
         }
     }
 }
@@ -81,8 +126,14 @@ fn failure(manifest: &ManifestOutcome) -> Option<Failure<'_>> {
         return Some(make(Stage::Applied, problem.reason, &problem.message));
     }
     match &manifest.available {
-        Some(Availability::NotYet(why)) => Some(make(Stage::Available, ManifestReason::ManifestNotAvailableYet, why)),
-        Some(Availability::Failed(why)) => Some(make(Stage::Available, ManifestReason::Failed, why)),
+        Some(Availability::NotYet(why)) => Some(make(
+            Stage::Available,
+            ManifestReason::ManifestNotAvailableYet,
+            why,
+        )),
+        Some(Availability::Failed(why)) => {
+            Some(make(Stage::Available, ManifestReason::Failed, why))
+        }
         Some(Availability::Available | Availability::NotTrackable) | None => None,
     }
 }
@@ -90,13 +141,25 @@ fn failure(manifest: &ManifestOutcome) -> Option<Failure<'_>> {
 impl Told<'_> {
     /// The list for the binding; times stay where nothing has changed.
     #[must_use]
-    pub fn failed_placements(&self, previous: &[FailedResourcePlacement], now: Timestamp) -> Vec<FailedResourcePlacement> {
-        self.failed.iter().take(LIMIT).map(|failure| failure.placement(previous, now)).collect()
+    pub fn failed_placements(
+        &self,
+        previous: &[FailedResourcePlacement],
+        now: Timestamp,
+    ) -> Vec<FailedResourcePlacement> {
+        self.failed
+            .iter()
+            .take(LIMIT)
+            .map(|failure| failure.placement(previous, now))
+            .collect()
     }
 }
 
 impl Failure<'_> {
-    fn placement(&self, previous: &[FailedResourcePlacement], now: Timestamp) -> FailedResourcePlacement {
+    fn placement(
+        &self,
+        previous: &[FailedResourcePlacement],
+        now: Timestamp,
+    ) -> FailedResourcePlacement {
         let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let identifier = ResourceIdentifier {
             group: some(&self.id.group),
@@ -118,6 +181,9 @@ impl Failure<'_> {
             message: self.message.clone(),
             observed_generation: Some(self.generation),
         };
-        FailedResourcePlacement { identifier, condition: condition.build(&old, now) }
+        FailedResourcePlacement {
+            identifier,
+            condition: condition.build(&old, now),
+        }
     }
 }

@@ -19,17 +19,34 @@ use crate::object::as_json;
 ///
 /// # Errors
 /// The refusal, with what to do.
-pub fn check(manifest: &Manifest, live: &DynamicObject, apply: EffectiveApply) -> Result<(), Problem> {
-    let refuse = |message: String| Problem { reason: ManifestReason::FailedToTakeOver, message };
+pub fn check(
+    manifest: &Manifest,
+    live: &DynamicObject,
+    apply: EffectiveApply,
+) -> Result<(), Problem> {
+    let refuse = |message: String| Problem {
+        reason: ManifestReason::FailedToTakeOver,
+        message,
+    };
     if apply.when_to_take_over == WhenToTakeOver::Never {
         return Err(Problem {
             reason: ManifestReason::NotTakenOver,
-            message: format!("{} exists and is not ours; whenToTakeOver is Never", manifest.id),
+            message: format!(
+                "{} exists and is not ours; whenToTakeOver is Never",
+                manifest.id
+            ),
         });
     }
-    let owners = live.metadata.owner_references.as_deref().unwrap_or_default();
+    let owners = live
+        .metadata
+        .owner_references
+        .as_deref()
+        .unwrap_or_default();
     if let Some(other) = owners.iter().find(|owner| owner.kind == "AppliedWork") {
-        return Err(refuse(format!("{} is placed here by another placement (AppliedWork {})", manifest.id, other.name)));
+        return Err(refuse(format!(
+            "{} is placed here by another placement (AppliedWork {})",
+            manifest.id, other.name
+        )));
     }
     if let Some(other) = owners.first()
         && !apply.allow_co_ownership
@@ -42,7 +59,10 @@ pub fn check(manifest: &Manifest, live: &DynamicObject, apply: EffectiveApply) -
     if apply.when_to_take_over == WhenToTakeOver::IfNoDiff
         && let Some(path) = first_difference(&manifest.object, &as_json(live))
     {
-        return Err(refuse(format!("{} exists and differs at {path}; whenToTakeOver is IfNoDiff", manifest.id)));
+        return Err(refuse(format!(
+            "{} exists and differs at {path}; whenToTakeOver is IfNoDiff",
+            manifest.id
+        )));
     }
     Ok(())
 }
@@ -67,18 +87,31 @@ mod tests {
     fn the_table() {
         use ManifestReason::{FailedToTakeOver, NotTakenOver};
         use WhenToTakeOver::{Always, IfNoDiff, Never};
-        let manifest =
-            Manifest::of_snapshot(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "1"}}));
+        let manifest = Manifest::of_snapshot(
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "1"}}),
+        );
         let rows = [
             (Never, false, None, "1", Some(NotTakenOver)),
             (Never, true, Some("AppliedWork"), "2", Some(NotTakenOver)),
             (IfNoDiff, false, None, "1", None),
             (IfNoDiff, false, None, "2", Some(FailedToTakeOver)),
-            (IfNoDiff, true, Some("AppliedWork"), "1", Some(FailedToTakeOver)),
+            (
+                IfNoDiff,
+                true,
+                Some("AppliedWork"),
+                "1",
+                Some(FailedToTakeOver),
+            ),
             (Always, false, None, "2", None),
             (Always, false, Some("Thing"), "1", Some(FailedToTakeOver)),
             (Always, true, Some("Thing"), "1", None),
-            (Always, true, Some("AppliedWork"), "1", Some(FailedToTakeOver)),
+            (
+                Always,
+                true,
+                Some("AppliedWork"),
+                "1",
+                Some(FailedToTakeOver),
+            ),
         ];
         for (when, share, owner, value, expected) in rows {
             let strategy = ApplyStrategy {
@@ -86,8 +119,16 @@ mod tests {
                 allow_co_ownership: Some(share),
                 ..Default::default()
             };
-            let found = check(&manifest, &live(owner, value), EffectiveApply::of(Some(&strategy)));
-            assert_eq!(found.err().map(|problem| problem.reason), expected, "{when:?} {share} {owner:?} {value}");
+            let found = check(
+                &manifest,
+                &live(owner, value),
+                EffectiveApply::of(Some(&strategy)),
+            );
+            assert_eq!(
+                found.err().map(|problem| problem.reason),
+                expected,
+                "{when:?} {share} {owner:?} {value}"
+            );
         }
     }
 }

@@ -29,13 +29,31 @@ pub fn wave(id: &ManifestId) -> u16 {
     }
     match id.kind.as_str() {
         "Namespace" | "PriorityClass" => 0,
-        "NetworkPolicy" | "ResourceQuota" | "LimitRange" | "PodDisruptionBudget" | "ServiceAccount" | "Secret"
-        | "ConfigMap" | "StorageClass" | "PersistentVolume" | "PersistentVolumeClaim" | "CustomResourceDefinition"
+        "NetworkPolicy"
+        | "ResourceQuota"
+        | "LimitRange"
+        | "PodDisruptionBudget"
+        | "ServiceAccount"
+        | "Secret"
+        | "ConfigMap"
+        | "StorageClass"
+        | "PersistentVolume"
+        | "PersistentVolumeClaim"
+        | "CustomResourceDefinition"
         | "IngressClass" => 1,
         "ClusterRole" | "Role" => 2,
         "ClusterRoleBinding" | "RoleBinding" => 3,
-        "Service" | "DaemonSet" | "Pod" | "ReplicationController" | "ReplicaSet" | "Deployment"
-        | "HorizontalPodAutoscaler" | "StatefulSet" | "Job" | "CronJob" | "Ingress" => 4,
+        "Service"
+        | "DaemonSet"
+        | "Pod"
+        | "ReplicationController"
+        | "ReplicaSet"
+        | "Deployment"
+        | "HorizontalPodAutoscaler"
+        | "StatefulSet"
+        | "Job"
+        | "CronJob"
+        | "Ingress" => 4,
         "APIService" | "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => 5,
         _ => LAST,
     }
@@ -58,7 +76,11 @@ mod tests {
             ("example.com", "Service", LAST),
             ("", "Unheard", LAST),
         ] {
-            let id = ManifestId { group: group.into(), kind: kind.into(), ..Default::default() };
+            let id = ManifestId {
+                group: group.into(),
+                kind: kind.into(),
+                ..Default::default()
+            };
             assert_eq!(wave(&id), expected, "{group}/{kind}");
         }
     }

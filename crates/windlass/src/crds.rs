@@ -18,7 +18,10 @@ pub fn files() -> Result<Vec<(String, String)>, Failure> {
     for crd in windlass_api::crd::all_crds()? {
         let name = crd["metadata"]["name"].as_str().unwrap_or_default();
         let (plural, group) = name.split_once('.').unwrap_or((name, ""));
-        files.push((format!("{group}_{plural}.yaml"), yaml_serde::to_string(&crd)?));
+        files.push((
+            format!("{group}_{plural}.yaml"),
+            yaml_serde::to_string(&crd)?,
+        ));
     }
     Ok(files)
 }
@@ -51,7 +54,10 @@ mod tests {
         assert_eq!(std::fs::read_dir(&dir).unwrap().count(), expected.len());
         for (name, text) in expected {
             let found = std::fs::read_to_string(dir.join(&name)).unwrap_or_default();
-            assert!(found == text, "crds/{name} differs from the types; run: windlass crds --dir crds");
+            assert!(
+                found == text,
+                "crds/{name} differs from the types; run: windlass crds --dir crds"
+            );
         }
     }
 }

@@ -16,10 +16,18 @@ pub struct Args {
     #[arg(long, env = "WINDLASS_KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
     /// Where /metrics, /healthz and /readyz are served.
-    #[arg(long, env = "WINDLASS_METRICS_BIND_ADDRESS", default_value = "127.0.0.1:8080")]
+    #[arg(
+        long,
+        env = "WINDLASS_METRICS_BIND_ADDRESS",
+        default_value = "127.0.0.1:8080"
+    )]
     metrics_bind_address: SocketAddr,
     /// With strategy External, while clusters disagree: show the later conditions as Unknown, or leave them out.
-    #[arg(long, env = "WINDLASS_EXTERNAL_UNSET_CONDITIONS", default_value = "unknown")]
+    #[arg(
+        long,
+        env = "WINDLASS_EXTERNAL_UNSET_CONDITIONS",
+        default_value = "unknown"
+    )]
     external_unset_conditions: Unset,
     /// A cluster that has not answered for so many seconds is unhealthy.
     #[arg(long, env = "WINDLASS_MEMBER_UNHEALTHY_THRESHOLD", default_value = "60", value_parser = seconds)]
@@ -57,7 +65,9 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 pub async fn run(args: Args) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&args.log_level)?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     if args.log_format == LogFormat::Json {
         log.json().init();
     } else {

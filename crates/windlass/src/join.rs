@@ -1,36 +1,41 @@
 //! `windlass join`: gives the hub rights and credentials on a member (design §5.17, §5.18).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use kube::api::{Api, DynamicObject};
-use kube::config::Kubeconfig;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
-use prometheus::Registry;
-use k8s_openapi::api::core::v1::{Namespace, Secret};
-use serde_json::{Value, json};
+use serde_json::Value;
 use windlass_api::member::{Identity, MemberCluster, MemberClusterSpec};
+use windlass_api::work::AppliedWork;
 use windlass_api::{labels, names};
-use windlass_cluster::{ApiError, ConnectOptions, RequestCounter, Writer, clock, connect};
+use windlass_cluster::kubeconfig::is_insecure;
+use windlass_cluster::{ApiError, Writer, clock, parse_stored_kubeconfig};
 use windlass_member::{credentials, install};
 
-use crate::Failure;
+use crate::cli::{self, Failure, say, words};
+use crate::endpoint;
 
-/// How long the member's API server may take to serve the CRD.
-const ESTABLISH_LIMIT: Duration = Duration::from_secs(30);
+/// How we appear in managedFields.
+const FIELD_MANAGER: &str = "windlass-join";
+/// How long a member's API server may take until something new works there.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(clap::Args)]
 pub struct Args {
     /// Name of the cluster in the fleet.
+    #[arg(value_parser = cluster_name)]
     name: String,
     /// Kubeconfig of the hub.
     #[arg(long, env = "WINDLASS_HUB_KUBECONFIG")]
     hub_kubeconfig: PathBuf,
-    /// Kubeconfig of the member, with an administrator's rights; it is not stored.
+    /// Kubeconfig of the member, with an administrator's rights; its credentials are not stored.
     #[arg(long, env = "WINDLASS_MEMBER_KUBECONFIG")]
     member_kubeconfig: PathBuf,
-    /// Rights of the hub on the member: all, or a YAML file with a list of RBAC rules.
+    /// Rights of the hub on the member: all, or a YAML file with a list of RBAC rules, or with a ClusterRole.
+    /// To those of a file, the few are added that the hub can't do without.
     #[arg(long, env = "WINDLASS_RIGHTS", default_value = "all")]
     rights: String,
     /// How often the cluster's status is refreshed, in seconds.
@@ -38,61 +43,100 @@ pub struct Args {
     heartbeat_period_seconds: Option<i32>,
 }
 
-/// A client for a person's kubeconfig.
-pub async fn client(path: &Path) -> Result<Client, Failure> {
-    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let requests = RequestCounter::new(&Registry::new())?;
-    Ok(connect(kubeconfig, &ConnectOptions::new("cli"), &requests).await?)
+/// A name that a MemberCluster, and a label, may have.
+fn cluster_name(text: &str) -> Result<String, String> {
+    let inside = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+    let part = |part: &str| !part.is_empty() && !part.starts_with('-') && !part.ends_with('-');
+    if text.len() < 64 && text.chars().all(inside) && text.split('.').all(part) {
+        return Ok(text.to_owned());
+    }
+    Err("a cluster's name has 1 to 63 characters: a-z, 0-9, - and ., and begins and ends with a letter or digit".into())
 }
 
 pub async fn run(args: Args) -> Result<(), Failure> {
-    if args.name.is_empty() || args.name.len() > 63 {
-        return Err("the name of a cluster has 1 to 63 characters".into());
-    }
-    let hub = Writer::new(client(&args.hub_kubeconfig).await?, "windlass-join");
-    let member = Writer::new(client(&args.member_kubeconfig).await?, "windlass-join");
-    check_hub(hub.client()).await?;
+    let name = &args.name;
     let rules = rights(&args.rights)?;
-    println!("rights of the hub on {}:\n{}", args.name, yaml_serde::to_string(&rules)?.trim_end());
+    let hub = cli::hub(&args.hub_kubeconfig, FIELD_MANAGER).await?;
+    refuse_if_leaving(&hub, name).await?;
+    let member_kubeconfig = cli::read_kubeconfig(&args.member_kubeconfig)?;
+    let endpoint = endpoint::of(&member_kubeconfig)?;
+    let member = Writer::new(cli::client(member_kubeconfig).await?, FIELD_MANAGER);
+
+    say(&format!(
+        "{name}: rights of the hub there:\n{}",
+        yaml_serde::to_string(&rules)?.trim_end()
+    ));
     install_on_member(&member, &rules).await?;
-    println!("member: AppliedWork and the ServiceAccount {} are in place", install::SERVICE_ACCOUNT);
-    let token = credentials::request_token(member.client()).await.map_err(|error| words("asking for a token", &error))?;
-    let (server, ca) = address(&args.member_kubeconfig)?;
-    let kubeconfig = credentials::kubeconfig(&args.name, &server, ca.as_deref(), &token.secret);
-    store(&hub, &credentials::secret(&args.name, &kubeconfig, &token, clock::now())).await?;
-    println!("hub: the credentials are in Secret {}/{}", names::HUB_NAMESPACE, names::credentials_secret(&args.name));
+    say(&format!(
+        "{name}: the CRD AppliedWork and ServiceAccount {}/{} are in place",
+        names::HUB_NAMESPACE,
+        install::SERVICE_ACCOUNT
+    ));
+    let token = credentials::request_token(member.client())
+        .await
+        .map_err(|error| words("asking the member for a token", &error))?;
+    let kubeconfig = credentials::kubeconfig(name, &endpoint, &token.secret);
+    try_out(&kubeconfig).await?;
+    store(
+        &hub,
+        credentials::secret(name, &kubeconfig, &token, clock::now()),
+    )
+    .await?;
+    say(&format!(
+        "hub: its credentials, valid until {}, are in Secret {}/{}",
+        token.expires,
+        names::HUB_NAMESPACE,
+        names::credentials_secret(name)
+    ));
     create_cluster(&hub, &args).await?;
-    println!("hub: MemberCluster {} is in place; see: kubectl get cluster", args.name);
+    say(&format!(
+        "hub: MemberCluster {name} is in place; watch it with: kubectl get cluster {name}"
+    ));
     Ok(())
 }
 
-fn words(doing: &str, error: &ApiError) -> Failure {
-    format!("{doing} failed: {}", error.message()).into()
-}
-
-async fn check_hub(hub: &Client) -> Result<(), Failure> {
-    let api: Api<MemberCluster> = Api::all(hub.clone());
-    match api.list_metadata(&kube::api::ListParams::default().limit(1)).await.map_err(ApiError::from_kube) {
-        Ok(_) => Ok(()),
-        Err(ApiError::NotFound(_)) => {
-            Err("the hub does not know MemberCluster; run: windlass crds | kubectl apply --server-side -f -".into())
-        }
-        Err(error) => Err(words("asking the hub", &error)),
-    }
-}
-
+/// The rules for the hub: all, or those of a file and the few that it can't do without.
 fn rights(choice: &str) -> Result<Value, Failure> {
     if choice == "all" {
         return Ok(install::all_rights());
     }
-    let text = std::fs::read_to_string(choice).map_err(|error| format!("--rights {choice}: {error}"))?;
-    let rules: Value = yaml_serde::from_str(&text).map_err(|error| format!("--rights {choice}: {error}"))?;
-    // A whole ClusterRole is as good as its rules.
-    let rules = if rules.is_object() { rules["rules"].clone() } else { rules };
-    if !rules.is_array() {
-        return Err(format!("--rights {choice}: a list of RBAC rules, or a ClusterRole, is needed").into());
+    let text =
+        std::fs::read_to_string(choice).map_err(|error| format!("--rights {choice}: {error}"))?;
+    chosen_rights(&text).map_err(|error| format!("--rights {choice}: {error}").into())
+}
+
+fn chosen_rights(text: &str) -> Result<Value, Failure> {
+    let mut chosen: Value = yaml_serde::from_str(text)?;
+    let rules = if chosen.is_object() {
+        chosen["rules"].take()
+    } else {
+        chosen
+    };
+    // Read as rules and not just passed on, so that a misspelt field is noticed here.
+    let rules: Vec<k8s_openapi::api::rbac::v1::PolicyRule> = serde_json::from_value(rules)
+        .map_err(|error| format!("a list of RBAC rules, or a ClusterRole, is needed: {error}"))?;
+    let mut all = vec![];
+    for rule in rules {
+        all.push(serde_json::to_value(rule)?);
     }
-    Ok(rules)
+    if let Value::Array(own) = install::own_rights() {
+        all.extend(own);
+    }
+    Ok(Value::Array(all))
+}
+
+async fn refuse_if_leaving(hub: &Writer, name: &str) -> Result<(), Failure> {
+    let cluster: Option<MemberCluster> = hub
+        .get(None, name)
+        .await
+        .map_err(|error| words("reading the MemberCluster", &error))?;
+    match cluster {
+        Some(cluster) if cluster.metadata.deletion_timestamp.is_some() => Err(format!(
+            "{name} is still leaving; wait until it has left: kubectl get cluster {name}"
+        )
+        .into()),
+        _ => Ok(()),
+    }
 }
 
 async fn install_on_member(member: &Writer, rules: &Value) -> Result<(), Failure> {
@@ -101,85 +145,102 @@ async fn install_on_member(member: &Writer, rules: &Value) -> Result<(), Failure
     for object in objects {
         apply(member, object).await?;
     }
-    let crd = ApiResource::from_gvk(&GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition"));
-    let until = clock::monotonic() + ESTABLISH_LIMIT;
-    loop {
-        let live = member.get_dyn(&crd, None, "appliedworks.placement.kubernetes-fleet.io").await;
-        let conditions = live.ok().flatten().and_then(|live| live.data.pointer("/status/conditions").cloned());
-        let established = conditions
-            .as_ref()
-            .and_then(Value::as_array)
-            .is_some_and(|list| list.iter().any(|c| c["type"] == "Established" && c["status"] == "True"));
-        if established {
-            return Ok(());
-        }
-        if clock::monotonic() > until {
-            return Err("the member does not serve AppliedWork; look at its CustomResourceDefinition".into());
-        }
-        clock::sleep(Duration::from_millis(100)).await;
-    }
+    let served = wait_for(|| served(member.client())).await;
+    served.map_err(|error| words("waiting for the member to serve AppliedWork", &error))
 }
 
 async fn apply(writer: &Writer, object: Value) -> Result<(), Failure> {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |pointer: &str| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     let (api_version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
     let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &kind));
     let object: DynamicObject = serde_json::from_value(object)?;
-    writer
-        .apply_dyn(&resource, &object, true)
-        .await
-        .map_err(|error| words(&format!("applying {kind} {name}"), &error))?;
+    let applied = writer.apply_dyn(&resource, &object, true).await;
+    applied.map_err(|error| words(&format!("applying {kind} {name} to the member"), &error))?;
     Ok(())
 }
 
-/// Server and CA data of a person's kubeconfig; a CA file is read.
-fn address(path: &Path) -> Result<(String, Option<String>), Failure> {
-    use base64::Engine;
-    let config = Kubeconfig::read_from(path)?;
-    let current = config.current_context.clone().unwrap_or_default();
-    let context = config.contexts.iter().find(|c| c.name == current).and_then(|c| c.context.clone());
-    let wanted = context.ok_or("the member's kubeconfig has no current context")?.cluster;
-    let cluster = config
-        .clusters
-        .into_iter()
-        .find(|c| c.name == wanted)
-        .and_then(|c| c.cluster)
-        .ok_or("the member's kubeconfig does not name its cluster")?;
-    let server = cluster.server.ok_or("the member's kubeconfig names no server")?;
-    let ca = match (cluster.certificate_authority_data, cluster.certificate_authority) {
-        (Some(data), _) => Some(data),
-        (None, Some(file)) => {
-            let file = path.parent().unwrap_or(Path::new(".")).join(file);
-            Some(base64::engine::general_purpose::STANDARD.encode(std::fs::read(file)?))
-        }
-        (None, None) => None,
-    };
-    Ok((server, ca))
+/// Whether AppliedWork can be used with these credentials.
+async fn served(member: &Client) -> Result<(), ApiError> {
+    let api: Api<AppliedWork> = Api::all(member.clone());
+    api.list_metadata(&ListParams::default().limit(1))
+        .await
+        .map(drop)
+        .map_err(ApiError::from_kube)
 }
 
-async fn store(hub: &Writer, secret: &Secret) -> Result<(), Failure> {
-    let namespace = Namespace {
-        metadata: serde_json::from_value(json!({ "name": names::HUB_NAMESPACE }))?,
-        ..Default::default()
-    };
+/// Tries until it works; rights and kinds take a moment to be known.
+async fn wait_for<F: Future<Output = Result<(), ApiError>>>(
+    attempt: impl Fn() -> F,
+) -> Result<(), ApiError> {
+    let until = clock::monotonic() + PATIENCE;
+    loop {
+        match attempt().await {
+            Err(error) if clock::monotonic() > until => return Err(error),
+            Err(_) => clock::sleep(Duration::from_millis(100)).await,
+            Ok(()) => return Ok(()),
+        }
+    }
+}
+
+/// Uses the credentials once, as the hub will: read by the same rules, and sent to the same server.
+async fn try_out(kubeconfig: &Value) -> Result<(), Failure> {
+    let kubeconfig = parse_stored_kubeconfig(kubeconfig.to_string().as_bytes())?;
+    if is_insecure(&kubeconfig) {
+        say("warning: the member's kubeconfig does not verify the server; neither will the hub");
+    }
+    let client = cli::client(kubeconfig).await?;
+    let works = wait_for(|| served(&client)).await;
+    works.map_err(|error| words("trying the new credentials on the member", &error))
+}
+
+async fn store(hub: &Writer, secret: Secret) -> Result<(), Failure> {
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some(names::HUB_NAMESPACE.to_owned());
     match hub.create(&namespace).await {
         Ok(_) | Err(ApiError::AlreadyExists(_)) => {}
-        Err(error) => return Err(words("creating the namespace", &error)),
+        Err(error) => return Err(words("creating the namespace on the hub", &error)),
     }
-    let api: Api<Secret> = Api::namespaced(hub.client().clone(), names::HUB_NAMESPACE);
-    let result = match api.get_opt(&secret.name_any()).await.map_err(ApiError::from_kube)? {
-        None => hub.create(secret).await,
-        Some(live) => {
-            let mut changed = secret.clone();
-            changed.metadata.resource_version = live.metadata.resource_version;
-            hub.replace(&changed).await
-        }
+    let result = match hub.create(&secret).await {
+        Err(ApiError::AlreadyExists(_)) => renew(hub, &secret).await,
+        other => other.map(drop),
     };
-    result.map(|_| ()).map_err(|error| words("storing the credentials", &error))
+    result.map_err(|error| words("storing the credentials on the hub", &error))
+}
+
+/// New credentials in a Secret that is there; what others have added to it stays.
+async fn renew(hub: &Writer, secret: &Secret) -> Result<(), ApiError> {
+    let edit = |live: &mut Secret| {
+        live.data.clone_from(&secret.data);
+        live.labels_mut().extend(secret.labels().clone());
+        live.annotations_mut().extend(secret.annotations().clone());
+        true
+    };
+    cli::change(hub, Some(names::HUB_NAMESPACE), &secret.name_any(), edit)
+        .await
+        .map(drop)
 }
 
 async fn create_cluster(hub: &Writer, args: &Args) -> Result<(), Failure> {
+    let result = match hub.create(&cluster(args)).await {
+        Err(ApiError::AlreadyExists(_)) => {
+            let push = |live: &mut MemberCluster| {
+                cli::annotate(live, labels::DELIVERY, labels::DELIVERY_PUSH)
+            };
+            cli::change(hub, None, &args.name, push).await.map(drop)
+        }
+        other => other.map(drop),
+    };
+    result.map_err(|error| words("creating the MemberCluster", &error))
+}
+
+fn cluster(args: &Args) -> MemberCluster {
     let identity = Identity {
         kind: "ServiceAccount".to_owned(),
         name: install::SERVICE_ACCOUNT.to_owned(),
@@ -192,24 +253,68 @@ async fn create_cluster(hub: &Writer, args: &Args) -> Result<(), Failure> {
         ..Default::default()
     };
     let mut cluster = MemberCluster::new(&args.name, spec);
-    cluster.annotations_mut().insert(labels::DELIVERY.to_owned(), labels::DELIVERY_PUSH.to_owned());
-    // The hub would add them; with them there, it has nothing to write.
-    cluster.labels_mut().insert(labels::MEMBER_NAME.to_owned(), args.name.clone());
-    cluster.finalizers_mut().push(labels::MEMBER_FINALIZER.to_owned());
-    match hub.create(&cluster).await {
-        Ok(_) => return Ok(()),
-        Err(ApiError::AlreadyExists(_)) => {}
-        Err(error) => return Err(words("creating the MemberCluster", &error)),
+    cli::annotate(&mut cluster, labels::DELIVERY, labels::DELIVERY_PUSH);
+    // The hub would add these two; with them there, it has nothing to write.
+    cluster
+        .labels_mut()
+        .insert(labels::MEMBER_NAME.to_owned(), args.name.clone());
+    cluster
+        .finalizers_mut()
+        .push(labels::MEMBER_FINALIZER.to_owned());
+    cluster
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_a_label_can_hold() {
+        for name in ["a", "member-1", "eu.west-1", &"a".repeat(63)] {
+            assert!(cluster_name(name).is_ok(), "{name}");
+        }
+        for name in [
+            "",
+            "A",
+            "-a",
+            "a-",
+            "a..b",
+            ".a",
+            "a_b",
+            "a b",
+            "é",
+            &"a".repeat(64),
+        ] {
+            assert!(cluster_name(name).is_err(), "{name:?}");
+        }
     }
-    let api: Api<MemberCluster> = Api::all(hub.client().clone());
-    let mut live = api.get(&args.name).await.map_err(ApiError::from_kube)?;
-    if live.metadata.deletion_timestamp.is_some() {
-        return Err(format!("{} is still leaving; wait for that to end", args.name).into());
+
+    #[test]
+    fn rights_of_a_file_get_what_the_hub_needs() {
+        let list = "- {apiGroups: [apps], resources: [deployments], verbs: ['*']}\n";
+        let role = format!("kind: ClusterRole\nrules:\n{list}");
+        for text in [list, &role] {
+            let rules = chosen_rights(text).unwrap();
+            assert_eq!(rules[0]["resources"], serde_json::json!(["deployments"]));
+            assert!(
+                rules.to_string().contains("appliedworks/finalizers"),
+                "{rules}"
+            );
+        }
+        for text in [
+            "kind: ClusterRole\n",
+            "all",
+            "[{verbs: get}]",
+            "[{apiGroups: [''], resources: [pods]}]",
+            "{",
+        ] {
+            assert!(chosen_rights(text).is_err(), "{text}");
+        }
+        assert!(
+            rights("/no/such/file")
+                .unwrap_err()
+                .to_string()
+                .contains("/no/such/file")
+        );
     }
-    if live.annotations().get(labels::DELIVERY).is_some_and(|mode| mode == labels::DELIVERY_PUSH) {
-        return Ok(());
-    }
-    live.annotations_mut().insert(labels::DELIVERY.to_owned(), labels::DELIVERY_PUSH.to_owned());
-    hub.replace(&live).await.map_err(|error| words("changing the MemberCluster", &error))?;
-    Ok(())
 }

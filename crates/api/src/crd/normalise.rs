@@ -22,7 +22,7 @@ pub fn schema(node: &mut Value) {
         for key in ["properties", "items", "additionalProperties", "anyOf"] {
             match map.get_mut(key) {
                 Some(Value::Object(children)) if key == "properties" => {
-                    children.values_mut().for_each(schema)
+                    children.values_mut().for_each(schema);
                 }
                 Some(Value::Array(children)) => children.iter_mut().for_each(schema),
                 Some(child @ Value::Object(_)) => schema(child),

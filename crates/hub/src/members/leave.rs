@@ -15,7 +15,11 @@ use crate::world::BY_CLUSTER;
 impl Members {
     pub(super) async fn leave(&self, cluster: &MemberCluster) -> Result<Next, ApiError> {
         let name = cluster.name_any();
-        if !cluster.finalizers().iter().any(|f| f == labels::MEMBER_FINALIZER) {
+        if !cluster
+            .finalizers()
+            .iter()
+            .any(|f| f == labels::MEMBER_FINALIZER)
+        {
             self.disconnect(&name);
             return Ok(Next::Event);
         }
@@ -29,16 +33,24 @@ impl Members {
                     self.world.queues.bindings.add(binding.name_any());
                 }
             }
-            let mut message = format!("Leaving: {} placement(s) are being released", bindings.len());
+            let mut message = format!(
+                "Leaving: {} placement(s) are being released",
+                bindings.len()
+            );
             if given_up {
-                message = format!("Leaving without the cluster; what {} placement(s) put there is left behind", bindings.len());
+                message = format!(
+                    "Leaving without the cluster; what {} placement(s) put there is left behind",
+                    bindings.len()
+                );
             } else if let Err(trouble) = connected {
                 message = format!("{message}; the cluster can't be reached: {trouble}");
             }
             if let Some(status) = status::leaving(cluster, &message, clock::now()) {
                 self.put_status(cluster, status).await?;
             }
-            return Ok(Next::After(self.policy.unhealthy_threshold.min(Duration::from_secs(60))));
+            return Ok(Next::After(
+                self.policy.unhealthy_threshold.min(Duration::from_secs(60)),
+            ));
         }
         self.disconnect(&name);
         if let Some(secret) = self.secret_of(&name) {
@@ -50,7 +62,9 @@ impl Members {
         drop(self.healthy.remove_label_values(&[&name]));
         drop(self.token_expiry.remove_label_values(&[&name]));
         let mut changed = cluster.clone();
-        changed.finalizers_mut().retain(|f| f != labels::MEMBER_FINALIZER);
+        changed
+            .finalizers_mut()
+            .retain(|f| f != labels::MEMBER_FINALIZER);
         match self.writer.replace(&changed).await {
             Ok(_) | Err(ApiError::NotFound(_)) => Ok(Next::Event),
             Err(error) => Err(error),
@@ -60,8 +74,12 @@ impl Members {
     /// Whether a leaving cluster is not waited for any more.
     #[must_use]
     pub fn has_given_up(&self, name: &str) -> bool {
-        let Some(cluster) = self.world.clusters.get(&ObjectKey::cluster(name)) else { return false };
-        let Some(deleted) = &cluster.metadata.deletion_timestamp else { return false };
+        let Some(cluster) = self.world.clusters.get(&ObjectKey::cluster(name)) else {
+            return false;
+        };
+        let Some(deleted) = &cluster.metadata.deletion_timestamp else {
+            return false;
+        };
         if self.world.secrets.is_synced() && self.secret_of(name).is_none() {
             return true;
         }

@@ -22,7 +22,8 @@ use windlass_api::member::MemberCluster;
 use windlass_api::{labels, names};
 use windlass_cluster::clock::{self, Instant};
 use windlass_cluster::{
-    ApiError, Cache, CacheOptions, ConnectOptions, ObjectKey, RequestCounter, Writer, connect, parse_stored_kubeconfig,
+    ApiError, Cache, CacheOptions, ConnectOptions, ObjectKey, RequestCounter, Writer, connect,
+    parse_stored_kubeconfig,
 };
 use windlass_member::{Member, MemberOptions, credentials};
 use windlass_status::digest::Digest;
@@ -107,8 +108,14 @@ impl Members {
             requests,
             policy,
             connections: Arc::default(),
-            healthy: gauge("windlass_member_healthy", "Whether a member cluster answers.")?,
-            token_expiry: gauge("windlass_member_token_expiry_timestamp_seconds", "When the hub's token for a member expires.")?,
+            healthy: gauge(
+                "windlass_member_healthy",
+                "Whether a member cluster answers.",
+            )?,
+            token_expiry: gauge(
+                "windlass_member_token_expiry_timestamp_seconds",
+                "When the hub's token for a member expires.",
+            )?,
         })
     }
 
@@ -125,7 +132,9 @@ impl Members {
     /// The engine of a connected cluster.
     #[must_use]
     pub fn get(&self, cluster: &str) -> Option<Arc<Member>> {
-        self.connections.get(cluster).map(|connection| Arc::clone(&connection.member))
+        self.connections
+            .get(cluster)
+            .map(|connection| Arc::clone(&connection.member))
     }
 
     /// Clusters in push mode that have stopped answering.
@@ -133,13 +142,27 @@ impl Members {
     pub fn unreachable(&self) -> BTreeSet<String> {
         let silent = |cluster: &Arc<MemberCluster>| {
             is_push(cluster)
-                && self.connections.get(&cluster.name_any()).is_none_or(|c| lock(&c.state).healthy == Some(false))
+                && self
+                    .connections
+                    .get(&cluster.name_any())
+                    .is_none_or(|c| lock(&c.state).healthy == Some(false))
         };
-        self.world.clusters.list().iter().filter(|cluster| silent(cluster)).map(|cluster| cluster.name_any()).collect()
+        self.world
+            .clusters
+            .list()
+            .iter()
+            .filter(|cluster| silent(cluster))
+            .map(|cluster| cluster.name_any())
+            .collect()
     }
 
     async fn process(&self, name: &str) -> Result<Next, ApiError> {
-        let Some(cluster) = self.world.clusters.get(&ObjectKey::cluster(name)).filter(|c| is_push(c)) else {
+        let Some(cluster) = self
+            .world
+            .clusters
+            .get(&ObjectKey::cluster(name))
+            .filter(|c| is_push(c))
+        else {
             self.disconnect(name);
             return Ok(Next::Event);
         };
@@ -148,12 +171,19 @@ impl Members {
         }
         let cluster = self.ensure_marks(cluster).await?;
         let invalid = self.connect(name).await.err();
-        let connection = self.connections.get(name).map(|connection| connection.clone());
+        let connection = self
+            .connections
+            .get(name)
+            .map(|connection| connection.clone());
         let every = self.probe_period(&cluster);
         if let Some(connection) = &connection {
             self.probe(name, connection).await;
             if let Err(error) = self.renew(&cluster, connection).await {
-                tracing::warn!(cluster = name, error = error.message(), "the token could not be renewed; it is tried again");
+                tracing::warn!(
+                    cluster = name,
+                    error = error.message(),
+                    "the token could not be renewed; it is tried again"
+                );
             }
         }
         let facts = self.facts(&cluster, connection.as_ref(), invalid);
@@ -164,13 +194,24 @@ impl Members {
     }
 
     /// The finalizer and the label with the cluster's own name, in one write.
-    async fn ensure_marks(&self, cluster: Arc<MemberCluster>) -> Result<Arc<MemberCluster>, ApiError> {
+    async fn ensure_marks(
+        &self,
+        cluster: Arc<MemberCluster>,
+    ) -> Result<Arc<MemberCluster>, ApiError> {
         let mut changed = (*cluster).clone();
-        if !changed.finalizers().iter().any(|f| f == labels::MEMBER_FINALIZER) {
-            changed.finalizers_mut().push(labels::MEMBER_FINALIZER.to_owned());
+        if !changed
+            .finalizers()
+            .iter()
+            .any(|f| f == labels::MEMBER_FINALIZER)
+        {
+            changed
+                .finalizers_mut()
+                .push(labels::MEMBER_FINALIZER.to_owned());
         }
         let name = cluster.name_any();
-        changed.labels_mut().insert(labels::MEMBER_NAME.to_owned(), name);
+        changed
+            .labels_mut()
+            .insert(labels::MEMBER_NAME.to_owned(), name);
         if changed.metadata == cluster.metadata {
             return Ok(cluster);
         }
@@ -193,9 +234,19 @@ impl Members {
             .data
             .as_ref()
             .and_then(|data| data.get(credentials::KUBECONFIG_KEY))
-            .ok_or_else(|| format!("Secret {} has no key {}", secret.name_any(), credentials::KUBECONFIG_KEY))?;
+            .ok_or_else(|| {
+                format!(
+                    "Secret {} has no key {}",
+                    secret.name_any(),
+                    credentials::KUBECONFIG_KEY
+                )
+            })?;
         let digest = Digest::of_bytes(&bytes.0);
-        if self.connections.get(name).is_some_and(|connection| connection.secret == digest) {
+        if self
+            .connections
+            .get(name)
+            .is_some_and(|connection| connection.secret == digest)
+        {
             return Ok(());
         }
         let kubeconfig = parse_stored_kubeconfig(&bytes.0).map_err(|error| error.to_string())?;
@@ -203,7 +254,8 @@ impl Members {
             .await
             .map_err(|error| error.to_string())?;
         let previous = self.disconnect(name);
-        let connection = self.connection(name, client, digest, credentials::expiry(&secret), previous);
+        let connection =
+            self.connection(name, client, digest, credentials::expiry(&secret), previous);
         self.connections.insert(name.to_owned(), connection);
         self.wake(name);
         Ok(())
@@ -220,15 +272,21 @@ impl Members {
         let world = self.world.clone();
         let cluster = name.to_owned();
         let wake = Arc::new(move |work: &str| {
-            let Some(placement) = work.strip_suffix("-work") else { return };
+            let Some(placement) = work.strip_suffix("-work") else {
+                return;
+            };
             for binding in world.bindings_of(placement) {
                 if binding.spec.target_cluster == cluster {
                     world.queues.bindings.add(binding.name_any());
                 }
             }
         });
-        let member =
-            Member::start(MemberOptions { cluster: name.to_owned(), client: client.clone(), wake, concurrency: 8 });
+        let member = Member::start(MemberOptions {
+            cluster: name.to_owned(),
+            client: client.clone(),
+            wake,
+            concurrency: 8,
+        });
         let queue = self.world.queues.clusters.clone();
         let changed = name.to_owned();
         let nodes = CacheOptions {
@@ -239,11 +297,20 @@ impl Members {
             }),
             ..Default::default()
         };
-        let pods = CacheOptions { trim: Some(trim_pod as fn(&mut Pod)), ..Default::default() };
-        let running = watcher::Config::default().fields("spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed");
+        let pods = CacheOptions {
+            trim: Some(trim_pod as fn(&mut Pod)),
+            ..Default::default()
+        };
+        let running = watcher::Config::default()
+            .fields("spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed");
         Connection {
             member,
-            nodes: Cache::start("nodes", Api::all(client.clone()), watcher::Config::default(), nodes),
+            nodes: Cache::start(
+                "nodes",
+                Api::all(client.clone()),
+                watcher::Config::default(),
+                nodes,
+            ),
             pods: Cache::start("pods", Api::all(client.clone()), running, pods),
             client,
             secret,
@@ -270,11 +337,18 @@ impl Members {
     }
 
     fn secret_of(&self, cluster: &str) -> Option<Arc<Secret>> {
-        self.world.secrets.get(&ObjectKey::namespaced(names::HUB_NAMESPACE, names::credentials_secret(cluster)))
+        self.world.secrets.get(&ObjectKey::namespaced(
+            names::HUB_NAMESPACE,
+            names::credentials_secret(cluster),
+        ))
     }
 
     fn probe_period(&self, cluster: &MemberCluster) -> Duration {
-        let seconds = cluster.spec.heartbeat_period_seconds.unwrap_or(DEFAULT_PERIOD).clamp(1, 600);
+        let seconds = cluster
+            .spec
+            .heartbeat_period_seconds
+            .unwrap_or(DEFAULT_PERIOD)
+            .clamp(1, 600);
         Duration::from_secs(seconds.unsigned_abs().into()).min(self.policy.unhealthy_threshold / 3)
     }
 
@@ -300,15 +374,23 @@ impl Members {
                 }
                 Err(_) => state.trouble = format!("no answer within {} s", PROBE_LIMIT.as_secs()),
             }
-            let since = state.answered.map_or(state.first_seen, |(moment, _)| moment);
+            let since = state
+                .answered
+                .map_or(state.first_seen, |(moment, _)| moment);
             if now.duration_since(since) >= self.policy.unhealthy_threshold {
                 state.healthy = Some(false);
             }
             is = state.healthy;
         }
-        self.healthy.with_label_values(&[name]).set(i64::from(is == Some(true)));
+        self.healthy
+            .with_label_values(&[name])
+            .set(i64::from(is == Some(true)));
         if was != is {
-            tracing::info!(cluster = name, healthy = is, "health of the cluster has changed");
+            tracing::info!(
+                cluster = name,
+                healthy = is,
+                "health of the cluster has changed"
+            );
             self.wake(name);
         }
     }
@@ -324,11 +406,19 @@ impl Members {
     }
 
     /// Renews the token at half its life.
-    async fn renew(&self, cluster: &MemberCluster, connection: &Connection) -> Result<(), ApiError> {
+    async fn renew(
+        &self,
+        cluster: &MemberCluster,
+        connection: &Connection,
+    ) -> Result<(), ApiError> {
         let name = cluster.name_any();
-        let Some(secret) = self.secret_of(&name) else { return Ok(()) };
+        let Some(secret) = self.secret_of(&name) else {
+            return Ok(());
+        };
         if let Some(expires) = credentials::expiry(&secret) {
-            self.token_expiry.with_label_values(&[&name]).set(expires.as_second());
+            self.token_expiry
+                .with_label_values(&[&name])
+                .set(expires.as_second());
         }
         if !credentials::is_due(&secret, clock::now()) {
             return Ok(());
@@ -339,10 +429,20 @@ impl Members {
         Ok(())
     }
 
-    fn facts(&self, cluster: &MemberCluster, connection: Option<&Connection>, invalid: Option<String>) -> Facts {
+    fn facts(
+        &self,
+        cluster: &MemberCluster,
+        connection: Option<&Connection>,
+        invalid: Option<String>,
+    ) -> Facts {
         let clusters = self.world.clusters.len() as u64;
-        let period = cluster.spec.heartbeat_period_seconds.unwrap_or(DEFAULT_PERIOD).clamp(1, 600);
-        let heartbeat_every = Duration::from_secs(u64::from(period.unsigned_abs()).max(60 * clusters / FLEET_SHARE));
+        let period = cluster
+            .spec
+            .heartbeat_period_seconds
+            .unwrap_or(DEFAULT_PERIOD)
+            .clamp(1, 600);
+        let heartbeat_every =
+            Duration::from_secs(u64::from(period.unsigned_abs()).max(60 * clusters / FLEET_SHARE));
         let Some(connection) = connection else {
             let trouble = invalid.clone().unwrap_or_default();
             return Facts {
@@ -373,7 +473,10 @@ impl Members {
             version: state.version,
             usage: known.then(|| {
                 let (nodes, pods) = (connection.nodes.list(), connection.pods.list());
-                Usage::of(nodes.iter().map(|node| &**node), pods.iter().map(|pod| &**pod))
+                Usage::of(
+                    nodes.iter().map(|node| &**node),
+                    pods.iter().map(|pod| &**pod),
+                )
             }),
             heartbeat_every,
         }
@@ -395,7 +498,10 @@ impl Members {
 /// Whether the hub delivers to a cluster itself (design §5.17).
 #[must_use]
 pub fn is_push(cluster: &MemberCluster) -> bool {
-    cluster.annotations().get(labels::DELIVERY).is_some_and(|mode| mode == labels::DELIVERY_PUSH)
+    cluster
+        .annotations()
+        .get(labels::DELIVERY)
+        .is_some_and(|mode| mode == labels::DELIVERY_PUSH)
 }
 
 /// Sums need no more of a node than what it has.
@@ -404,7 +510,11 @@ fn trim_node(node: &mut Node) {
     node.metadata.annotations = None;
     if let Some(status) = &mut node.status {
         let (capacity, allocatable) = (status.capacity.take(), status.allocatable.take());
-        *status = k8s_openapi::api::core::v1::NodeStatus { capacity, allocatable, ..Default::default() };
+        *status = k8s_openapi::api::core::v1::NodeStatus {
+            capacity,
+            allocatable,
+            ..Default::default()
+        };
     }
 }
 

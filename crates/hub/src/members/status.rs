@@ -7,7 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use windlass_api::Time;
 use windlass_api::conditions::Status;
-use windlass_api::member::{AgentStatus, MemberCluster, MemberClusterStatus, PropertyValue, ResourceUsage};
+use windlass_api::member::{
+    AgentStatus, MemberCluster, MemberClusterStatus, PropertyValue, ResourceUsage,
+};
 use windlass_status::conditions::{NewCondition, find, set, status};
 
 use super::usage::Usage;
@@ -47,7 +49,11 @@ pub struct Facts {
 
 /// The status to write; none when what is there says it all.
 #[must_use]
-pub fn desired(cluster: &MemberCluster, facts: &Facts, now: Timestamp) -> Option<MemberClusterStatus> {
+pub fn desired(
+    cluster: &MemberCluster,
+    facts: &Facts,
+    now: Timestamp,
+) -> Option<MemberClusterStatus> {
     let previous = cluster.status.clone().unwrap_or_default();
     let mut next = previous.clone();
     let generation = cluster.metadata.generation;
@@ -56,12 +62,21 @@ pub fn desired(cluster: &MemberCluster, facts: &Facts, now: Timestamp) -> Option
     properties(&mut next, facts, now);
     usage(&mut next, facts, now);
     // The heartbeat alone is written at its pace; with anything else it comes along.
-    let stale = agent_of(&previous).and_then(|agent| agent.last_received_heartbeat.as_ref()).is_none_or(|last| {
-        let age = SignedDuration::try_from(facts.heartbeat_every).unwrap_or(SignedDuration::MAX);
-        facts.last_contact.is_some_and(|contact| contact.duration_since(last.0) >= age)
-    });
+    let stale = agent_of(&previous)
+        .and_then(|agent| agent.last_received_heartbeat.as_ref())
+        .is_none_or(|last| {
+            let age =
+                SignedDuration::try_from(facts.heartbeat_every).unwrap_or(SignedDuration::MAX);
+            facts
+                .last_contact
+                .is_some_and(|contact| contact.duration_since(last.0) >= age)
+        });
     if stale || next != previous {
-        let agent = next.agent_status.iter_mut().flatten().find(|agent| agent.type_ == MEMBER_AGENT);
+        let agent = next
+            .agent_status
+            .iter_mut()
+            .flatten()
+            .find(|agent| agent.type_ == MEMBER_AGENT);
         if let (Some(contact), Some(agent)) = (facts.last_contact, agent) {
             agent.last_received_heartbeat = Some(Time(contact));
         }
@@ -69,15 +84,40 @@ pub fn desired(cluster: &MemberCluster, facts: &Facts, now: Timestamp) -> Option
     (next != previous).then_some(next)
 }
 
-fn cluster_conditions(next: &mut MemberClusterStatus, facts: &Facts, generation: Option<i64>, now: Timestamp) {
+fn cluster_conditions(
+    next: &mut MemberClusterStatus,
+    facts: &Facts,
+    generation: Option<i64>,
+    now: Timestamp,
+) {
     let list = next.conditions.get_or_insert_default();
     let mut put = |type_: &str, status, reason: &str, message: String| {
-        set(list, NewCondition { type_, status, reason, message, observed_generation: generation }, now);
+        set(
+            list,
+            NewCondition {
+                type_,
+                status,
+                reason,
+                message,
+                observed_generation: generation,
+            },
+            now,
+        );
     };
-    put("ReadyToJoin", Status::True, "MemberClusterReadyToJoin", "The hub is ready for the cluster".to_owned());
+    put(
+        "ReadyToJoin",
+        Status::True,
+        "MemberClusterReadyToJoin",
+        "The hub is ready for the cluster".to_owned(),
+    );
     match &facts.credentials {
         Credentials::Valid(None) => {
-            put("CredentialsValid", Status::True, "CredentialsValid", "The credentials are accepted".to_owned());
+            put(
+                "CredentialsValid",
+                Status::True,
+                "CredentialsValid",
+                "The credentials are accepted".to_owned(),
+            );
         }
         Credentials::Valid(Some(until)) => put(
             "CredentialsValid",
@@ -85,15 +125,35 @@ fn cluster_conditions(next: &mut MemberClusterStatus, facts: &Facts, generation:
             "CredentialsValid",
             format!("The credentials are accepted; the token expires at {until}"),
         ),
-        Credentials::Invalid(why) => put("CredentialsValid", Status::False, "CredentialsInvalid", why.clone()),
+        Credentials::Invalid(why) => put(
+            "CredentialsValid",
+            Status::False,
+            "CredentialsInvalid",
+            why.clone(),
+        ),
     }
     match facts.healthy {
         Some(true) => {
-            put("Joined", Status::True, "MemberClusterJoined", "The cluster has joined".to_owned());
-            put("Healthy", Status::True, "MemberClusterHealthy", "The cluster answers".to_owned());
+            put(
+                "Joined",
+                Status::True,
+                "MemberClusterJoined",
+                "The cluster has joined".to_owned(),
+            );
+            put(
+                "Healthy",
+                Status::True,
+                "MemberClusterHealthy",
+                "The cluster answers".to_owned(),
+            );
         }
         Some(false) => {
-            put("Healthy", Status::False, "MemberClusterUnreachable", facts.trouble.clone());
+            put(
+                "Healthy",
+                Status::False,
+                "MemberClusterUnreachable",
+                facts.trouble.clone(),
+            );
             if find(list, "Joined").is_none() {
                 let why = format!("The cluster has not been reached yet: {}", facts.trouble);
                 let new = NewCondition {
@@ -111,31 +171,71 @@ fn cluster_conditions(next: &mut MemberClusterStatus, facts: &Facts, generation:
 }
 
 fn agent_of(status: &MemberClusterStatus) -> Option<&AgentStatus> {
-    status.agent_status.as_ref()?.iter().find(|agent| agent.type_ == MEMBER_AGENT)
+    status
+        .agent_status
+        .as_ref()?
+        .iter()
+        .find(|agent| agent.type_ == MEMBER_AGENT)
 }
 
 /// The conditions that scheduling looks at, in the form in which an agent would report them.
-fn agent_conditions(next: &mut MemberClusterStatus, facts: &Facts, generation: Option<i64>, now: Timestamp) {
+fn agent_conditions(
+    next: &mut MemberClusterStatus,
+    facts: &Facts,
+    generation: Option<i64>,
+    now: Timestamp,
+) {
     if facts.healthy.is_none() && agent_of(next).is_none() {
         return;
     }
     let agents = next.agent_status.get_or_insert_default();
-    let position = agents.iter().position(|agent| agent.type_ == MEMBER_AGENT).unwrap_or_else(|| {
-        agents.push(AgentStatus { type_: MEMBER_AGENT.to_owned(), ..Default::default() });
-        agents.len() - 1
-    });
+    let position = agents
+        .iter()
+        .position(|agent| agent.type_ == MEMBER_AGENT)
+        .unwrap_or_else(|| {
+            agents.push(AgentStatus {
+                type_: MEMBER_AGENT.to_owned(),
+                ..Default::default()
+            });
+            agents.len() - 1
+        });
     let agent = &mut agents[position];
     let list = agent.conditions.get_or_insert_default();
     let mut put = |type_: &str, status, reason: &str, message: String| {
-        set(list, NewCondition { type_, status, reason, message, observed_generation: generation }, now);
+        set(
+            list,
+            NewCondition {
+                type_,
+                status,
+                reason,
+                message,
+                observed_generation: generation,
+            },
+            now,
+        );
     };
     match facts.healthy {
         Some(true) => {
-            put("Joined", Status::True, "InternalMemberClusterJoined", "The cluster has joined".to_owned());
-            put("Healthy", Status::True, "InternalMemberClusterHealthy", "The cluster answers".to_owned());
+            put(
+                "Joined",
+                Status::True,
+                "InternalMemberClusterJoined",
+                "The cluster has joined".to_owned(),
+            );
+            put(
+                "Healthy",
+                Status::True,
+                "InternalMemberClusterHealthy",
+                "The cluster answers".to_owned(),
+            );
         }
         Some(false) => {
-            put("Healthy", Status::False, "InternalMemberClusterUnhealthy", facts.trouble.clone());
+            put(
+                "Healthy",
+                Status::False,
+                "InternalMemberClusterUnhealthy",
+                facts.trouble.clone(),
+            );
         }
         None => {}
     }
@@ -145,7 +245,13 @@ fn properties(next: &mut MemberClusterStatus, facts: &Facts, now: Timestamp) {
     let mut put = |name: &str, value: String| {
         let properties = next.properties.get_or_insert_default();
         if properties.get(name).is_none_or(|old| old.value != value) {
-            properties.insert(name.to_owned(), PropertyValue { value, observation_time: Time(now) });
+            properties.insert(
+                name.to_owned(),
+                PropertyValue {
+                    value,
+                    observation_time: Time(now),
+                },
+            );
         }
     };
     if let Some(version) = &facts.version {
@@ -159,7 +265,12 @@ fn properties(next: &mut MemberClusterStatus, facts: &Facts, now: Timestamp) {
 fn usage(next: &mut MemberClusterStatus, facts: &Facts, now: Timestamp) {
     let Some(usage) = &facts.usage else { return };
     let quantities = |amounts: &BTreeMap<String, i128>| -> Option<BTreeMap<String, Quantity>> {
-        Some(amounts.iter().map(|(name, amount)| (name.clone(), super::usage::quantity(name, *amount))).collect())
+        Some(
+            amounts
+                .iter()
+                .map(|(name, amount)| (name.clone(), super::usage::quantity(name, *amount)))
+                .collect(),
+        )
     };
     let fresh = ResourceUsage {
         capacity: quantities(&usage.capacity),
@@ -182,11 +293,18 @@ fn usage(next: &mut MemberClusterStatus, facts: &Facts, now: Timestamp) {
 
 /// The status of a cluster that is leaving.
 #[must_use]
-pub fn leaving(cluster: &MemberCluster, message: &str, now: Timestamp) -> Option<MemberClusterStatus> {
+pub fn leaving(
+    cluster: &MemberCluster,
+    message: &str,
+    now: Timestamp,
+) -> Option<MemberClusterStatus> {
     let previous = cluster.status.clone().unwrap_or_default();
     let mut next = previous.clone();
     let list = next.conditions.get_or_insert_default();
-    for (type_, reason) in [("ReadyToJoin", "MemberClusterNotReadyToJoin"), ("Joined", "MemberClusterLeft")] {
+    for (type_, reason) in [
+        ("ReadyToJoin", "MemberClusterNotReadyToJoin"),
+        ("Joined", "MemberClusterLeft"),
+    ] {
         let new = NewCondition {
             type_,
             status: Status::False,
@@ -202,7 +320,11 @@ pub fn leaving(cluster: &MemberCluster, message: &str, now: Timestamp) -> Option
 /// Whether a cluster's last report says that it is healthy.
 #[must_use]
 pub fn is_healthy(cluster: &MemberCluster) -> bool {
-    let list = cluster.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
+    let list = cluster
+        .status
+        .as_ref()
+        .and_then(|s| s.conditions.as_deref())
+        .unwrap_or_default();
     find(list, "Healthy").is_some_and(|condition| status(condition) == Status::True)
 }
 
@@ -221,7 +343,10 @@ mod tests {
             last_contact: Some(at(100)),
             credentials: Credentials::Valid(None),
             version: Some("v1.36.3".into()),
-            usage: Some(Usage { nodes: 2, ..Usage::default() }),
+            usage: Some(Usage {
+                nodes: 2,
+                ..Usage::default()
+            }),
             heartbeat_every: Duration::from_secs(60),
         }
     }
@@ -237,28 +362,57 @@ mod tests {
         let first = desired(&cluster(None), &facts(), at(100)).unwrap();
         let known = cluster(Some(first));
         assert!(is_healthy(&known));
-        let later = Facts { last_contact: Some(at(159)), ..facts() };
+        let later = Facts {
+            last_contact: Some(at(159)),
+            ..facts()
+        };
         assert_eq!(desired(&known, &later, at(159)), None);
-        let due = Facts { last_contact: Some(at(160)), ..facts() };
+        let due = Facts {
+            last_contact: Some(at(160)),
+            ..facts()
+        };
         let next = desired(&known, &due, at(160)).unwrap();
-        assert_eq!(agent_of(&next).unwrap().last_received_heartbeat, Some(Time(at(160))));
+        assert_eq!(
+            agent_of(&next).unwrap().last_received_heartbeat,
+            Some(Time(at(160)))
+        );
         assert_eq!(next.conditions, known.status.unwrap().conditions);
     }
 
     #[test]
     fn a_silent_cluster_becomes_unhealthy_and_says_why() {
         let known = cluster(desired(&cluster(None), &facts(), at(100)));
-        let silent = Facts { healthy: Some(false), trouble: "no answer for 60 s".into(), ..facts() };
+        let silent = Facts {
+            healthy: Some(false),
+            trouble: "no answer for 60 s".into(),
+            ..facts()
+        };
         let next = desired(&known, &silent, at(200)).unwrap();
         let list = next.conditions.unwrap();
-        assert_eq!(find(&list, "Healthy").unwrap().message, "no answer for 60 s");
-        assert_eq!(find(&list, "Joined").unwrap().status, "True", "it has not left");
-        assert!(!is_healthy(&cluster(Some(MemberClusterStatus { conditions: Some(list), ..Default::default() }))));
+        assert_eq!(
+            find(&list, "Healthy").unwrap().message,
+            "no answer for 60 s"
+        );
+        assert_eq!(
+            find(&list, "Joined").unwrap().status,
+            "True",
+            "it has not left"
+        );
+        assert!(!is_healthy(&cluster(Some(MemberClusterStatus {
+            conditions: Some(list),
+            ..Default::default()
+        }))));
     }
 
     #[test]
     fn nothing_is_said_of_health_before_it_is_known() {
-        let unknown = Facts { healthy: None, last_contact: None, usage: None, version: None, ..facts() };
+        let unknown = Facts {
+            healthy: None,
+            last_contact: None,
+            usage: None,
+            version: None,
+            ..facts()
+        };
         let next = desired(&cluster(None), &unknown, at(1)).unwrap();
         assert!(find(next.conditions.as_ref().unwrap(), "Healthy").is_none());
         assert!(next.agent_status.is_none());

@@ -25,7 +25,10 @@ pub struct Usage {
 
 impl Usage {
     /// Adds everything up.
-    pub fn of<'a>(nodes: impl Iterator<Item = &'a Node>, pods: impl Iterator<Item = &'a Pod>) -> Self {
+    pub fn of<'a>(
+        nodes: impl Iterator<Item = &'a Node>,
+        pods: impl Iterator<Item = &'a Pod>,
+    ) -> Self {
         let mut usage = Self::default();
         for node in nodes {
             usage.nodes += 1;
@@ -36,7 +39,13 @@ impl Usage {
         for pod in pods {
             let Some(spec) = &pod.spec else { continue };
             for container in &spec.containers {
-                add(&mut usage.requested, container.resources.as_ref().and_then(|r| r.requests.as_ref()));
+                add(
+                    &mut usage.requested,
+                    container
+                        .resources
+                        .as_ref()
+                        .and_then(|r| r.requests.as_ref()),
+                );
             }
         }
         usage
@@ -46,7 +55,10 @@ impl Usage {
     #[must_use]
     pub fn available(&self) -> BTreeMap<String, i128> {
         let free = |(name, amount): (&String, &i128)| {
-            (name.clone(), (amount - self.requested.get(name).copied().unwrap_or(0)).max(0))
+            (
+                name.clone(),
+                (amount - self.requested.get(name).copied().unwrap_or(0)).max(0),
+            )
         };
         self.allocatable.iter().map(free).collect()
     }
@@ -54,7 +66,10 @@ impl Usage {
 
 fn add(total: &mut BTreeMap<String, i128>, amounts: Option<&BTreeMap<String, Quantity>>) {
     for name in TRACKED {
-        if let Some(amount) = amounts.and_then(|amounts| amounts.get(name)).and_then(thousandths) {
+        if let Some(amount) = amounts
+            .and_then(|amounts| amounts.get(name))
+            .and_then(thousandths)
+        {
             *total.entry(name.to_owned()).or_insert(0) += amount;
         }
     }
@@ -64,7 +79,9 @@ fn add(total: &mut BTreeMap<String, i128>, amounts: Option<&BTreeMap<String, Qua
 #[must_use]
 pub fn moved(written: Option<&BTreeMap<String, Quantity>>, now: &BTreeMap<String, i128>) -> bool {
     now.iter().any(|(name, amount)| {
-        let old = written.and_then(|written| written.get(name)).and_then(thousandths);
+        let old = written
+            .and_then(|written| written.get(name))
+            .and_then(thousandths);
         old.is_none_or(|old| (amount - old).abs() * 100 > old.abs() * NOISE)
     })
 }
@@ -73,7 +90,9 @@ pub fn moved(written: Option<&BTreeMap<String, Quantity>>, now: &BTreeMap<String
 #[must_use]
 pub fn thousandths(quantity: &Quantity) -> Option<i128> {
     let text = quantity.0.trim();
-    let split = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '+'))).unwrap_or(text.len());
+    let split = text
+        .find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '+')))
+        .unwrap_or(text.len());
     let (number, suffix) = text.split_at(split);
     let (numerator, denominator): (i128, i128) = match suffix {
         "" => (1000, 1),

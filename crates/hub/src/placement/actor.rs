@@ -9,9 +9,9 @@ use futures::{FutureExt, StreamExt, stream};
 use kube::{Api, ResourceExt};
 use windlass_aggregator::{ExternalUnset, Scheduling};
 use windlass_api::conditions::{Reason, SCHEDULED, Status};
+use windlass_api::labels;
 use windlass_api::placement::{ClusterResourcePlacement, ResourceIdentifier};
 use windlass_api::snapshot::{ClusterSchedulingPolicySnapshot, PolicySnapshotStatus};
-use windlass_api::labels;
 use windlass_cluster::clock::{self, Instant};
 use windlass_cluster::{ApiError, ObjectKey, Writer};
 use windlass_scheduler::{ClusterView, ExistingBinding, Schedule, SchedulingView, schedule};
@@ -78,7 +78,15 @@ impl Actor {
         members: Members,
         external_unset: ExternalUnset,
     ) -> Self {
-        Self { world, writer, contents, resources, members, external_unset, memory: Arc::default() }
+        Self {
+            world,
+            writer,
+            contents,
+            resources,
+            members,
+            external_unset,
+            memory: Arc::default(),
+        }
     }
 
     /// Works until the queue is closed.
@@ -105,7 +113,11 @@ impl Actor {
             return self.delete(&placement).await;
         }
         let placement = self.ensure_finalizer(placement).await?;
-        let selection = match self.resources.select(name, &placement.spec.resource_selectors).await {
+        let selection = match self
+            .resources
+            .select(name, &placement.spec.resource_selectors)
+            .await
+        {
             Ok(selection) => selection,
             Err(SelectError::Pending(what)) => {
                 tracing::debug!(placement = name, what, "selection waits for a watch");
@@ -125,9 +137,17 @@ impl Actor {
     async fn gone(&self, name: &str) -> Result<Next, ApiError> {
         self.forget(name);
         let bindings = self.world.bindings_of(name);
-        if bindings.iter().any(|binding| binding.metadata.deletion_timestamp.is_none()) {
+        if bindings
+            .iter()
+            .any(|binding| binding.metadata.deletion_timestamp.is_none())
+        {
             let api: Api<ClusterResourcePlacement> = Api::all(self.writer.client().clone());
-            if api.get_metadata_opt(name).await.map_err(ApiError::from_kube)?.is_none() {
+            if api
+                .get_metadata_opt(name)
+                .await
+                .map_err(ApiError::from_kube)?
+                .is_none()
+            {
                 self.delete_bindings(&bindings).await?;
             }
         }
@@ -138,19 +158,35 @@ impl Actor {
         &self,
         placement: Arc<ClusterResourcePlacement>,
     ) -> Result<Arc<ClusterResourcePlacement>, ApiError> {
-        if placement.finalizers().iter().any(|f| f == labels::PLACEMENT_FINALIZER) {
+        if placement
+            .finalizers()
+            .iter()
+            .any(|f| f == labels::PLACEMENT_FINALIZER)
+        {
             return Ok(placement);
         }
         let mut changed = (*placement).clone();
-        changed.finalizers_mut().push(labels::PLACEMENT_FINALIZER.to_owned());
+        changed
+            .finalizers_mut()
+            .push(labels::PLACEMENT_FINALIZER.to_owned());
         let live = self.writer.replace(&changed).await?;
         self.world.placements.observe(live.clone());
         Ok(Arc::new(live))
     }
 
-    async fn place(&self, placement: &ClusterResourcePlacement, selection: &Selection) -> Result<Next, ApiError> {
+    async fn place(
+        &self,
+        placement: &ClusterResourcePlacement,
+        selection: &Selection,
+    ) -> Result<Next, ApiError> {
         let name = placement.name_any();
-        let limit = usize::try_from(placement.spec.revision_history_limit.unwrap_or(DEFAULT_HISTORY)).unwrap_or(1);
+        let limit = usize::try_from(
+            placement
+                .spec
+                .revision_history_limit
+                .unwrap_or(DEFAULT_HISTORY),
+        )
+        .unwrap_or(1);
         let (latest, wait) = match self.snapshot(placement, selection, limit).await? {
             Snapshotted::Latest(latest) => (latest, None),
             Snapshotted::Later(wait, latest) => (latest, Some(wait)),
@@ -162,13 +198,36 @@ impl Actor {
         self.write_bindings(&plan).await?;
         let groups = Groups::of(&self.world.snapshots.by_index(BY_PLACEMENT, &name));
         let resources = match wait {
-            None => selection.manifests.iter().map(|manifest| identifier(manifest)).collect(),
-            Some(_) => self.contents.get(&latest.name).await?.map(|content| content.identifiers()).unwrap_or_default(),
+            None => selection
+                .manifests
+                .iter()
+                .map(|manifest| identifier(manifest))
+                .collect(),
+            Some(_) => self
+                .contents
+                .get(&latest.name)
+                .await?
+                .map(|content| content.identifiers())
+                .unwrap_or_default(),
         };
-        let decided = Decided { schedule, policy_snapshot: policy, groups, latest, resources, held: plan.held };
+        let decided = Decided {
+            schedule,
+            policy_snapshot: policy,
+            groups,
+            latest,
+            resources,
+            held: plan.held,
+        };
         let hold = self.write_status(placement, &decided, now).await?;
-        let timers = [plan.wake_at, decided.schedule.wake_at].into_iter().flatten().map(|at| until(at, now));
-        Ok(timers.chain(wait).chain(hold).min().map_or(Next::Event, Next::After))
+        let timers = [plan.wake_at, decided.schedule.wake_at]
+            .into_iter()
+            .flatten()
+            .map(|at| until(at, now));
+        Ok(timers
+            .chain(wait)
+            .chain(hold)
+            .min()
+            .map_or(Next::Event, Next::After))
     }
 
     /// Makes the selection the latest snapshot, at once when changes are rare; a stream of changes is
@@ -181,8 +240,12 @@ impl Actor {
     ) -> Result<Snapshotted, ApiError> {
         let name = placement.name_any();
         let groups = Groups::of(&self.world.snapshots.by_index(BY_PLACEMENT, &name));
-        let in_use: BTreeSet<String> =
-            self.world.bindings_of(&name).iter().map(|b| b.spec.resource_snapshot_name.clone()).collect();
+        let in_use: BTreeSet<String> = self
+            .world
+            .bindings_of(&name)
+            .iter()
+            .map(|b| b.spec.resource_snapshot_name.clone())
+            .collect();
         let uid = placement.uid().unwrap_or_default();
         let plan = snapshots::plan(&SnapshotInputs {
             placement: &name,
@@ -198,7 +261,11 @@ impl Actor {
             && let Some((index, group)) = groups.latest()
         {
             let hash = group.hash().unwrap_or_default().to_owned();
-            let latest = LatestSnapshot { name: group.name().unwrap_or_default(), index, hash };
+            let latest = LatestSnapshot {
+                name: group.name().unwrap_or_default(),
+                index,
+                hash,
+            };
             return Ok(Snapshotted::Later(wait, latest));
         }
         self.write_snapshots(&plan).await?;
@@ -226,7 +293,9 @@ impl Actor {
         }
         for snapshot in &plan.create {
             let live = self.writer.create(snapshot).await?;
-            self.world.snapshots.observe(snapshots::meta_of(live.metadata));
+            self.world
+                .snapshots
+                .observe(snapshots::meta_of(live.metadata));
         }
         for (snapshot, latest) in &plan.relabel {
             let live = snapshots::relabel(&self.writer, snapshot, *latest).await?;
@@ -259,7 +328,9 @@ impl Actor {
             self.world.policies.observe(self.writer.create(new).await?);
         }
         for changed in &plan.update {
-            self.world.policies.observe(self.writer.replace(changed).await?);
+            self.world
+                .policies
+                .observe(self.writer.replace(changed).await?);
         }
         for old in &plan.expired {
             self.writer.delete(&**old).await?;
@@ -268,7 +339,12 @@ impl Actor {
         self.world
             .policies
             .get(&ObjectKey::cluster(&plan.latest))
-            .ok_or_else(|| ApiError::transient(format!("policy snapshot {} is not in the cache", plan.latest)))
+            .ok_or_else(|| {
+                ApiError::transient(format!(
+                    "policy snapshot {} is not in the cache",
+                    plan.latest
+                ))
+            })
     }
 
     fn bindings(
@@ -281,7 +357,10 @@ impl Actor {
         let name = placement.name_any();
         let existing = self.world.bindings_of(&name);
         let clusters = self.world.clusters.list();
-        let views: Vec<ClusterView<'_>> = clusters.iter().map(|cluster| ClusterView::of(cluster)).collect();
+        let views: Vec<ClusterView<'_>> = clusters
+            .iter()
+            .map(|cluster| ClusterView::of(cluster))
+            .collect();
         let policy_snapshot = policy.name_any();
         let bound: Vec<ExistingBinding<'_>> = existing
             .iter()
@@ -293,7 +372,11 @@ impl Actor {
                 score: binding.spec.cluster_decision.cluster_score,
             })
             .collect();
-        let view = SchedulingView { policy: placement.spec.policy.as_ref(), clusters: &views, existing: &bound };
+        let view = SchedulingView {
+            policy: placement.spec.policy.as_ref(),
+            clusters: &views,
+            existing: &bound,
+        };
         let schedule = schedule(&view, now);
         let members = clusters
             .iter()
@@ -340,7 +423,9 @@ impl Actor {
         let decisions = schedule.decisions();
         let next = PolicySnapshotStatus {
             observed_crp_generation: placement.metadata.generation.unwrap_or_default(),
-            conditions: Some(vec![condition.build(previous.conditions.as_deref().unwrap_or_default(), now)]),
+            conditions: Some(vec![
+                condition.build(previous.conditions.as_deref().unwrap_or_default(), now),
+            ]),
             cluster_decisions: (!decisions.is_empty()).then_some(decisions),
         };
         if policy.status.as_ref() == Some(&next) {
@@ -358,24 +443,39 @@ impl Actor {
         let creates = plan.create.iter().map(|binding| Write::Create(binding));
         let replaces = plan.replace.iter().map(|binding| Write::Replace(binding));
         let deletes = plan.delete.iter().map(|binding| Write::Delete(binding));
-        let writes: Vec<_> =
-            creates.chain(replaces).chain(deletes).map(|write| self.write_binding(write).boxed()).collect();
-        let results: Vec<Result<(), ApiError>> =
-            stream::iter(writes).buffer_unordered(PARALLEL).collect().await;
+        let writes: Vec<_> = creates
+            .chain(replaces)
+            .chain(deletes)
+            .map(|write| self.write_binding(write).boxed())
+            .collect();
+        let results: Vec<Result<(), ApiError>> = stream::iter(writes)
+            .buffer_unordered(PARALLEL)
+            .collect()
+            .await;
         results.into_iter().collect()
     }
 
     async fn write_binding(&self, write: Write<'_>) -> Result<(), ApiError> {
         match write {
-            Write::Create(binding) => self.world.bindings.observe(self.writer.create(binding).await?),
-            Write::Replace(binding) => self.world.bindings.observe(self.writer.replace(binding).await?),
+            Write::Create(binding) => self
+                .world
+                .bindings
+                .observe(self.writer.create(binding).await?),
+            Write::Replace(binding) => self
+                .world
+                .bindings
+                .observe(self.writer.replace(binding).await?),
             Write::Delete(binding) => self.writer.delete(binding).await?,
         }
         Ok(())
     }
 
     /// Only says that the selectors can't be acted on: nothing that runs is touched.
-    async fn invalid(&self, placement: &ClusterResourcePlacement, message: &str) -> Result<Next, ApiError> {
+    async fn invalid(
+        &self,
+        placement: &ClusterResourcePlacement,
+        message: &str,
+    ) -> Result<Next, ApiError> {
         let empty = (Groups::default(), LatestSnapshot::default());
         let rolled = status::roll_up(
             &StatusInputs {
@@ -406,8 +506,13 @@ impl Actor {
         let name = placement.name_any();
         let bindings = self.world.bindings_of(&name);
         let others = self.shared_snapshot(&bindings, &decided.latest).await?;
-        let decisions: Vec<_> =
-            decided.schedule.selected.iter().chain(&decided.schedule.unselected).cloned().collect();
+        let decisions: Vec<_> = decided
+            .schedule
+            .selected
+            .iter()
+            .chain(&decided.schedule.unselected)
+            .cloned()
+            .collect();
         let (_, reason) = verdict(&decided.schedule);
         let policy_snapshot = decided.policy_snapshot.name_any();
         let rolled = status::roll_up(
@@ -449,7 +554,10 @@ impl Actor {
         bindings: &[Arc<windlass_api::binding::ClusterResourceBinding>],
         latest: &LatestSnapshot,
     ) -> Result<HashMap<String, Vec<ResourceIdentifier>>, ApiError> {
-        let names: BTreeSet<&str> = bindings.iter().map(|b| b.spec.resource_snapshot_name.as_str()).collect();
+        let names: BTreeSet<&str> = bindings
+            .iter()
+            .map(|b| b.spec.resource_snapshot_name.as_str())
+            .collect();
         let mut others = HashMap::new();
         if let (1, Some(name)) = (names.len(), names.first())
             && !name.is_empty()

@@ -9,10 +9,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use windlass_api::binding::{BindingSpec, BindingState, ClusterResourceBinding};
-use windlass_api::placement::{ApplyStrategy, PlacementPolicy, RolloutStrategy, RolloutStrategyType};
+use windlass_api::placement::{
+    ApplyStrategy, PlacementPolicy, RolloutStrategy, RolloutStrategyType,
+};
 use windlass_api::snapshot::ClusterDecision;
 use windlass_api::{labels, names};
-use windlass_rollout::{Readiness, RollingPlan, RollingView, RolloutBinding, plan_rolling, target_count};
+use windlass_rollout::{
+    Readiness, RollingPlan, RollingView, RolloutBinding, plan_rolling, target_count,
+};
 use windlass_status::defaults::{EffectiveApply, EffectiveRolling, rollout_type};
 use windlass_status::digest::Digest;
 use windlass_status::ready::{self, classify};
@@ -61,7 +65,11 @@ pub struct BindingPlan {
 
 /// Digest of what a binding asks for; none when its snapshot is gone or incomplete.
 #[must_use]
-pub fn digest_of(binding: &ClusterResourceBinding, groups: &Groups, latest: &LatestSnapshot) -> Option<Digest> {
+pub fn digest_of(
+    binding: &ClusterResourceBinding,
+    groups: &Groups,
+    latest: &LatestSnapshot,
+) -> Option<Digest> {
     let name = &binding.spec.resource_snapshot_name;
     if *name == latest.name {
         return Some(desired_digest(binding, &latest.hash));
@@ -90,7 +98,9 @@ pub fn plan(inputs: &BindingInputs<'_>, now: Timestamp) -> BindingPlan {
         match binding.live {
             Some(live) if live.metadata.deletion_timestamp.is_some() => {}
             Some(live) if binding.gone => plan.delete.push(live),
-            Some(live) if live.spec != binding.next.spec || live.metadata != binding.next.metadata => {
+            Some(live)
+                if live.spec != binding.next.spec || live.metadata != binding.next.metadata =>
+            {
                 plan.replace.push(binding.next);
             }
             Some(_) => {}
@@ -109,14 +119,29 @@ struct Wanted {
 
 /// The bindings with what the scheduler decided; what they roll out is not touched yet.
 fn desired_bindings(inputs: &BindingInputs<'_>) -> Vec<Wanted> {
-    let decisions: BTreeMap<&str, &ClusterDecision> =
-        inputs.selected.iter().map(|decision| (decision.cluster_name.as_str(), decision)).collect();
-    let mut all: Vec<Wanted> = inputs.existing.iter().map(|live| existing(inputs, &decisions, live)).collect();
+    let decisions: BTreeMap<&str, &ClusterDecision> = inputs
+        .selected
+        .iter()
+        .map(|decision| (decision.cluster_name.as_str(), decision))
+        .collect();
+    let mut all: Vec<Wanted> = inputs
+        .existing
+        .iter()
+        .map(|live| existing(inputs, &decisions, live))
+        .collect();
     // A binding of the same cluster that is still being removed has to be gone first (trap T7).
-    let taken: BTreeSet<&str> = inputs.existing.iter().map(|b| b.spec.target_cluster.as_str()).collect();
+    let taken: BTreeSet<&str> = inputs
+        .existing
+        .iter()
+        .map(|b| b.spec.target_cluster.as_str())
+        .collect();
     for (cluster, decision) in decisions {
         if !taken.contains(cluster) {
-            all.push(Wanted { live: None, next: new_binding(inputs, decision), gone: false });
+            all.push(Wanted {
+                live: None,
+                next: new_binding(inputs, decision),
+                gone: false,
+            });
         }
     }
     all
@@ -130,8 +155,13 @@ fn existing(
     let mut next = (**live).clone();
     let mut gone = false;
     if live.metadata.deletion_timestamp.is_none() {
-        if !next.finalizers().iter().any(|f| f == labels::WORK_FINALIZER) {
-            next.finalizers_mut().push(labels::WORK_FINALIZER.to_owned());
+        if !next
+            .finalizers()
+            .iter()
+            .any(|f| f == labels::WORK_FINALIZER)
+        {
+            next.finalizers_mut()
+                .push(labels::WORK_FINALIZER.to_owned());
         }
         match decisions.get(live.spec.target_cluster.as_str()) {
             Some(decision) => keep(inputs, &mut next, decision),
@@ -139,12 +169,18 @@ fn existing(
             None => unschedule(&mut next),
         }
     }
-    Wanted { live: Some(Arc::clone(live)), next, gone }
+    Wanted {
+        live: Some(Arc::clone(live)),
+        next,
+        gone,
+    }
 }
 
 fn keep(inputs: &BindingInputs<'_>, next: &mut ClusterResourceBinding, decision: &ClusterDecision) {
     if next.spec.scheduling_policy_snapshot_name != inputs.policy_snapshot {
-        inputs.policy_snapshot.clone_into(&mut next.spec.scheduling_policy_snapshot_name);
+        inputs
+            .policy_snapshot
+            .clone_into(&mut next.spec.scheduling_policy_snapshot_name);
         next.spec.cluster_decision = decision.clone();
     }
     if next.spec.state == BindingState::Unscheduled {
@@ -153,7 +189,8 @@ fn keep(inputs: &BindingInputs<'_>, next: &mut ClusterResourceBinding, decision:
         } else {
             BindingState::Bound
         };
-        next.annotations_mut().remove(labels::PREVIOUS_BINDING_STATE);
+        next.annotations_mut()
+            .remove(labels::PREVIOUS_BINDING_STATE);
     }
 }
 
@@ -161,7 +198,8 @@ fn unschedule(next: &mut ClusterResourceBinding) {
     if next.spec.state != BindingState::Unscheduled {
         let previous = next.spec.state.as_str().to_owned();
         // Other annotations stay (trap T10).
-        next.annotations_mut().insert(labels::PREVIOUS_BINDING_STATE.to_owned(), previous);
+        next.annotations_mut()
+            .insert(labels::PREVIOUS_BINDING_STATE.to_owned(), previous);
         next.spec.state = BindingState::Unscheduled;
     }
 }
@@ -181,8 +219,10 @@ fn new_binding(inputs: &BindingInputs<'_>, decision: &ClusterDecision) -> Cluste
             ..Default::default()
         },
     );
-    binding.metadata.labels =
-        Some(BTreeMap::from([(labels::PARENT_PLACEMENT.to_owned(), inputs.placement.to_owned())]));
+    binding.metadata.labels = Some(BTreeMap::from([(
+        labels::PARENT_PLACEMENT.to_owned(),
+        inputs.placement.to_owned(),
+    )]));
     binding.metadata.finalizers = Some(vec![labels::WORK_FINALIZER.to_owned()]);
     binding
 }
@@ -192,10 +232,15 @@ fn apply_strategy(strategy: Option<&RolloutStrategy>) -> ApplyStrategy {
 }
 
 fn roll(inputs: &BindingInputs<'_>, wanted: &[Wanted], now: Timestamp) -> RollingPlan {
-    let config = inputs.strategy.and_then(|strategy| strategy.rolling_update.as_ref());
+    let config = inputs
+        .strategy
+        .and_then(|strategy| strategy.rolling_update.as_ref());
     let period = EffectiveRolling::of(config).unavailable_period;
     let apply = apply_strategy(inputs.strategy);
-    let names: Vec<String> = wanted.iter().map(|binding| binding.next.name_any()).collect();
+    let names: Vec<String> = wanted
+        .iter()
+        .map(|binding| binding.next.name_any())
+        .collect();
     let bindings: Vec<RolloutBinding<'_>> = wanted
         .iter()
         .zip(&names)
@@ -223,7 +268,8 @@ fn rollout_binding<'a>(
     let current = digest_of(&binding.next, inputs.groups, inputs.latest);
     let mut target = binding.next.clone();
     retarget(inputs, apply, &mut target);
-    let same_content = current.is_some() && current == digest_of(&target, inputs.groups, inputs.latest);
+    let same_content =
+        current.is_some() && current == digest_of(&target, inputs.groups, inputs.latest);
     let same_snapshot = spec.resource_snapshot_name == inputs.latest.name;
     let quiet = windlass_rollout::touches_no_object(spec.apply_strategy.as_ref(), Some(apply));
     let unreachable = inputs.unreachable.contains(&spec.target_cluster);
@@ -245,7 +291,8 @@ fn rollout_binding<'a>(
         cluster: &spec.target_cluster,
         state: spec.state.clone(),
         deleting: binding.next.metadata.deletion_timestamp.is_some(),
-        on_target: spec.resource_snapshot_name == inputs.latest.name && spec.apply_strategy.as_ref() == Some(apply),
+        on_target: spec.resource_snapshot_name == inputs.latest.name
+            && spec.apply_strategy.as_ref() == Some(apply),
         settings_only: same_content || (same_snapshot && quiet),
         readiness: match readiness {
             ready::Readiness::Ready => Readiness::Ready,
@@ -258,8 +305,15 @@ fn rollout_binding<'a>(
     }
 }
 
-fn retarget(inputs: &BindingInputs<'_>, apply: &ApplyStrategy, binding: &mut ClusterResourceBinding) {
-    binding.spec.resource_snapshot_name.clone_from(&inputs.latest.name);
+fn retarget(
+    inputs: &BindingInputs<'_>,
+    apply: &ApplyStrategy,
+    binding: &mut ClusterResourceBinding,
+) {
+    binding
+        .spec
+        .resource_snapshot_name
+        .clone_from(&inputs.latest.name);
     binding.spec.apply_strategy = Some(apply.clone());
     binding.spec.state = BindingState::Bound;
 }

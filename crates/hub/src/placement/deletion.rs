@@ -12,18 +12,22 @@ use windlass_cluster::{ApiError, clock};
 use windlass_status::conditions::{NewCondition, find, set};
 
 use super::actor::Actor;
-use crate::world::BY_PLACEMENT;
 use crate::worker::Next;
+use crate::world::BY_PLACEMENT;
 
 /// How many clusters are named in the message.
 const NAMED: usize = 5;
 
 impl Actor {
     /// Takes the next step; every step is safe to repeat.
-    pub(super) async fn delete(&self, placement: &ClusterResourcePlacement) -> Result<Next, ApiError> {
+    pub(super) async fn delete(
+        &self,
+        placement: &ClusterResourcePlacement,
+    ) -> Result<Next, ApiError> {
         let name = placement.name_any();
         self.forget(&name);
-        let ours = |f: &String| f == labels::PLACEMENT_FINALIZER || f == labels::SCHEDULER_FINALIZER;
+        let ours =
+            |f: &String| f == labels::PLACEMENT_FINALIZER || f == labels::SCHEDULER_FINALIZER;
         if !placement.finalizers().iter().any(ours) {
             return Ok(Next::Event);
         }
@@ -50,8 +54,14 @@ impl Actor {
     }
 
     /// Asks for the deletion of bindings; what they placed is removed before they go.
-    pub(super) async fn delete_bindings(&self, bindings: &[Arc<ClusterResourceBinding>]) -> Result<(), ApiError> {
-        for binding in bindings.iter().filter(|b| b.metadata.deletion_timestamp.is_none()) {
+    pub(super) async fn delete_bindings(
+        &self,
+        bindings: &[Arc<ClusterResourceBinding>],
+    ) -> Result<(), ApiError> {
+        for binding in bindings
+            .iter()
+            .filter(|b| b.metadata.deletion_timestamp.is_none())
+        {
             self.writer.delete(&**binding).await?;
         }
         Ok(())
@@ -64,15 +74,35 @@ impl Actor {
     ) -> Result<(), ApiError> {
         let waits: BTreeMap<&str, &str> = bindings
             .iter()
-            .map(|binding| (binding.spec.target_cluster.as_str(), trouble(binding).unwrap_or("removing")))
+            .map(|binding| {
+                (
+                    binding.spec.target_cluster.as_str(),
+                    trouble(binding).unwrap_or("removing"),
+                )
+            })
             .collect();
-        let named: Vec<String> =
-            waits.iter().take(NAMED).map(|(cluster, trouble)| format!("{cluster} ({trouble})")).collect();
+        let named: Vec<String> = waits
+            .iter()
+            .take(NAMED)
+            .map(|(cluster, trouble)| format!("{cluster} ({trouble})"))
+            .collect();
         let more = waits.len().saturating_sub(NAMED);
-        let tail = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let message = format!("Waiting for {} cluster(s) to remove what was placed: {}{tail}", waits.len(), named.join(", "));
+        let tail = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        let message = format!(
+            "Waiting for {} cluster(s) to remove what was placed: {}{tail}",
+            waits.len(),
+            named.join(", ")
+        );
         let mut changed = placement.clone();
-        let list = changed.status.get_or_insert_default().conditions.get_or_insert_default();
+        let list = changed
+            .status
+            .get_or_insert_default()
+            .conditions
+            .get_or_insert_default();
         let new = NewCondition {
             type_: PLACEMENT_DELETING,
             status: Status::True,

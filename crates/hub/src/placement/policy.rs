@@ -43,28 +43,47 @@ pub struct PolicyInputs<'a> {
 /// the hash: scaling changes an annotation in place.
 #[must_use]
 pub fn plan(inputs: &PolicyInputs<'_>) -> PolicyPlan {
-    let policy = inputs.policy.cloned().map(|policy| PlacementPolicy { number_of_clusters: None, ..policy });
+    let policy = inputs.policy.cloned().map(|policy| PlacementPolicy {
+        number_of_clusters: None,
+        ..policy
+    });
     let hash = hash(policy.as_ref());
-    let mut known: Vec<(u64, &Arc<ClusterSchedulingPolicySnapshot>)> =
-        inputs.snapshots.iter().filter_map(|snapshot| Some((index_of(snapshot)?, snapshot))).collect();
+    let mut known: Vec<(u64, &Arc<ClusterSchedulingPolicySnapshot>)> = inputs
+        .snapshots
+        .iter()
+        .filter_map(|snapshot| Some((index_of(snapshot)?, snapshot)))
+        .collect();
     known.sort_by_key(|(index, _)| *index);
     let mut plan = PolicyPlan::default();
-    let current = known.last().copied().filter(|(_, snapshot)| snapshot.spec.policy_hash == hash);
+    let current = known
+        .last()
+        .copied()
+        .filter(|(_, snapshot)| snapshot.spec.policy_hash == hash);
     let latest_index = match current {
         Some((index, _)) => index,
         None => {
             let index = known.last().map_or(0, |(index, _)| index + 1);
             let name = names::policy_snapshot(inputs.placement, index);
-            let mut object =
-                ClusterSchedulingPolicySnapshot::new(&name, PolicySnapshotSpec { policy, policy_hash: hash });
+            let mut object = ClusterSchedulingPolicySnapshot::new(
+                &name,
+                PolicySnapshotSpec {
+                    policy,
+                    policy_hash: hash,
+                },
+            );
             object.metadata.labels = Some(BTreeMap::from([
-                (labels::PARENT_PLACEMENT.to_owned(), inputs.placement.to_owned()),
+                (
+                    labels::PARENT_PLACEMENT.to_owned(),
+                    inputs.placement.to_owned(),
+                ),
                 (labels::IS_LATEST_SNAPSHOT.to_owned(), "true".to_owned()),
                 (labels::POLICY_INDEX.to_owned(), index.to_string()),
             ]));
             object.metadata.annotations = Some(annotations(inputs, BTreeMap::new()));
-            object.metadata.owner_references =
-                Some(vec![super::owner_reference(inputs.placement, inputs.placement_uid)]);
+            object.metadata.owner_references = Some(vec![super::owner_reference(
+                inputs.placement,
+                inputs.placement_uid,
+            )]);
             plan.create = Some(object);
             index
         }
@@ -83,7 +102,12 @@ pub fn plan(inputs: &PolicyInputs<'_>) -> PolicyPlan {
         .take(surplus)
         .map(|(_, snapshot)| Arc::clone(snapshot))
         .collect();
-    plan.update.retain(|changed| !plan.expired.iter().any(|gone| gone.name_any() == changed.name_any()));
+    plan.update.retain(|changed| {
+        !plan
+            .expired
+            .iter()
+            .any(|gone| gone.name_any() == changed.name_any())
+    });
     plan
 }
 
@@ -93,7 +117,9 @@ fn relabelled(
     latest: bool,
 ) -> Option<ClusterSchedulingPolicySnapshot> {
     let mut changed = snapshot.clone();
-    changed.labels_mut().insert(labels::IS_LATEST_SNAPSHOT.to_owned(), latest.to_string());
+    changed
+        .labels_mut()
+        .insert(labels::IS_LATEST_SNAPSHOT.to_owned(), latest.to_string());
     if latest {
         let existing = snapshot.annotations().clone();
         changed.metadata.annotations = Some(annotations(inputs, existing));
@@ -101,8 +127,14 @@ fn relabelled(
     (changed.metadata != snapshot.metadata).then_some(changed)
 }
 
-fn annotations(inputs: &PolicyInputs<'_>, mut existing: BTreeMap<String, String>) -> BTreeMap<String, String> {
-    existing.insert(labels::PLACEMENT_GENERATION.to_owned(), inputs.generation.to_string());
+fn annotations(
+    inputs: &PolicyInputs<'_>,
+    mut existing: BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    existing.insert(
+        labels::PLACEMENT_GENERATION.to_owned(),
+        inputs.generation.to_string(),
+    );
     match inputs.policy.and_then(|policy| policy.number_of_clusters) {
         Some(number) => existing.insert(labels::NUMBER_OF_CLUSTERS.to_owned(), number.to_string()),
         None => existing.remove(labels::NUMBER_OF_CLUSTERS),

@@ -36,7 +36,9 @@ impl Group {
     /// Whether every part that the master counts is there.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        let Some(master) = &self.master else { return false };
+        let Some(master) = &self.master else {
+            return false;
+        };
         let count = annotation(master, labels::NUMBER_OF_RESOURCE_SNAPSHOTS);
         count.and_then(|text| text.parse::<usize>().ok()) == Some(self.parts.len() + 1)
     }
@@ -44,7 +46,9 @@ impl Group {
     /// Hash of the group's content.
     #[must_use]
     pub fn hash(&self) -> Option<&str> {
-        self.master.as_deref().and_then(|master| annotation(master, labels::RESOURCE_HASH))
+        self.master
+            .as_deref()
+            .and_then(|master| annotation(master, labels::RESOURCE_HASH))
     }
 
     /// Name of the master.
@@ -55,7 +59,10 @@ impl Group {
 
     fn is_labelled_latest(&self) -> bool {
         self.master.as_ref().is_some_and(|master| {
-            master.labels().get(labels::IS_LATEST_SNAPSHOT).is_some_and(|value| value == "true")
+            master
+                .labels()
+                .get(labels::IS_LATEST_SNAPSHOT)
+                .is_some_and(|value| value == "true")
         })
     }
 
@@ -75,7 +82,9 @@ impl Groups {
     pub fn of(snapshots: &[Arc<SnapshotMeta>]) -> Self {
         let mut groups: BTreeMap<u64, Group> = BTreeMap::new();
         for snapshot in snapshots {
-            let Some(index) = index_of(snapshot) else { continue };
+            let Some(index) = index_of(snapshot) else {
+                continue;
+            };
             let group = groups.entry(index).or_default();
             match annotation(snapshot, labels::SUBINDEX).and_then(|text| text.parse().ok()) {
                 Some(part) => {
@@ -90,7 +99,11 @@ impl Groups {
     /// The highest complete group.
     #[must_use]
     pub fn latest(&self) -> Option<(u64, &Group)> {
-        self.0.iter().rev().find(|(_, group)| group.is_complete()).map(|(index, group)| (*index, group))
+        self.0
+            .iter()
+            .rev()
+            .find(|(_, group)| group.is_complete())
+            .map(|(index, group)| (*index, group))
     }
 
     /// The group whose master has that name.
@@ -158,17 +171,29 @@ pub fn plan(inputs: &SnapshotInputs<'_>) -> SnapshotPlan {
     let hash = inputs.hash.to_string();
     let mut plan = SnapshotPlan::default();
     let groups = &inputs.groups.0;
-    plan.unfinished =
-        groups.values().filter(|group| !group.is_complete()).flat_map(Group::objects).cloned().collect();
+    plan.unfinished = groups
+        .values()
+        .filter(|group| !group.is_complete())
+        .flat_map(Group::objects)
+        .cloned()
+        .collect();
     match inputs.groups.latest() {
         Some((index, group)) if group.hash() == Some(&hash) => {
-            plan.latest = LatestSnapshot { name: group.name().unwrap_or_default(), index, hash };
+            plan.latest = LatestSnapshot {
+                name: group.name().unwrap_or_default(),
+                index,
+                hash,
+            };
         }
         _ => {
             // Indexes are never used twice, not even those of unfinished groups.
             let index = groups.last_key_value().map_or(0, |(index, _)| index + 1);
             plan.create = new_group(inputs, index, &hash);
-            plan.latest = LatestSnapshot { name: names::master_snapshot(inputs.placement, index), index, hash };
+            plan.latest = LatestSnapshot {
+                name: names::master_snapshot(inputs.placement, index),
+                index,
+                hash,
+            };
         }
     }
     for (index, group) in groups.iter().filter(|(_, group)| group.is_complete()) {
@@ -184,14 +209,23 @@ pub fn plan(inputs: &SnapshotInputs<'_>) -> SnapshotPlan {
 }
 
 fn expired(inputs: &SnapshotInputs<'_>, plan: &SnapshotPlan) -> Vec<Arc<SnapshotMeta>> {
-    let complete: Vec<(&u64, &Group)> = inputs.groups.0.iter().filter(|(_, group)| group.is_complete()).collect();
+    let complete: Vec<(&u64, &Group)> = inputs
+        .groups
+        .0
+        .iter()
+        .filter(|(_, group)| group.is_complete())
+        .collect();
     let total = complete.len() + usize::from(!plan.create.is_empty());
     let surplus = total.saturating_sub(inputs.history_limit.max(1));
     complete
         .into_iter()
         .filter(|(index, _)| **index != plan.latest.index)
         .take(surplus)
-        .filter(|(_, group)| group.name().is_some_and(|name| !inputs.in_use.contains(&name)))
+        .filter(|(_, group)| {
+            group
+                .name()
+                .is_some_and(|name| !inputs.in_use.contains(&name))
+        })
         .flat_map(|(_, group)| group.objects().cloned().collect::<Vec<_>>())
         .collect()
 }
@@ -205,16 +239,32 @@ fn new_group(inputs: &SnapshotInputs<'_>, index: u64, hash: &str) -> Vec<Cluster
         let (name, annotations) = if position == 0 {
             let annotations = BTreeMap::from([
                 (labels::RESOURCE_HASH.to_owned(), hash.to_owned()),
-                (labels::NUMBER_OF_RESOURCE_SNAPSHOTS.to_owned(), count.to_string()),
-                (labels::NUMBER_OF_ENVELOPED_OBJECT.to_owned(), "0".to_owned()),
+                (
+                    labels::NUMBER_OF_RESOURCE_SNAPSHOTS.to_owned(),
+                    count.to_string(),
+                ),
+                (
+                    labels::NUMBER_OF_ENVELOPED_OBJECT.to_owned(),
+                    "0".to_owned(),
+                ),
             ]);
             (names::master_snapshot(inputs.placement, index), annotations)
         } else {
             let part = position as u64 - 1;
             let annotations = BTreeMap::from([(labels::SUBINDEX.to_owned(), part.to_string())]);
-            (names::sub_snapshot(inputs.placement, index, part), annotations)
+            (
+                names::sub_snapshot(inputs.placement, index, part),
+                annotations,
+            )
         };
-        objects.push(snapshot(inputs, index, position == 0, name, annotations, chunk));
+        objects.push(snapshot(
+            inputs,
+            index,
+            position == 0,
+            name,
+            annotations,
+            chunk,
+        ));
     }
     objects.rotate_left(1);
     objects
@@ -230,10 +280,17 @@ fn snapshot(
 ) -> ClusterResourceSnapshot {
     use windlass_api::raw::RawObject;
     use windlass_api::snapshot::ResourceSnapshotSpec;
-    let selected_resources = chunk.iter().map(|manifest| RawObject(manifest.object.clone())).collect();
-    let mut object = ClusterResourceSnapshot::new(&name, ResourceSnapshotSpec { selected_resources });
+    let selected_resources = chunk
+        .iter()
+        .map(|manifest| RawObject(manifest.object.clone()))
+        .collect();
+    let mut object =
+        ClusterResourceSnapshot::new(&name, ResourceSnapshotSpec { selected_resources });
     let mut marks = BTreeMap::from([
-        (labels::PARENT_PLACEMENT.to_owned(), inputs.placement.to_owned()),
+        (
+            labels::PARENT_PLACEMENT.to_owned(),
+            inputs.placement.to_owned(),
+        ),
         (labels::RESOURCE_INDEX.to_owned(), index.to_string()),
     ]);
     if master {
@@ -241,7 +298,10 @@ fn snapshot(
     }
     object.metadata.labels = Some(marks);
     object.metadata.annotations = Some(annotations);
-    object.metadata.owner_references = Some(vec![super::owner_reference(inputs.placement, inputs.placement_uid)]);
+    object.metadata.owner_references = Some(vec![super::owner_reference(
+        inputs.placement,
+        inputs.placement_uid,
+    )]);
     object
 }
 
@@ -292,16 +352,22 @@ pub async fn relabel(
 ) -> Result<SnapshotMeta, windlass_cluster::ApiError> {
     use windlass_cluster::ApiError;
     let kind = kube::core::ApiResource::erase::<ClusterResourceSnapshot>(&());
-    let path = format!("/metadata/labels/{}", labels::IS_LATEST_SNAPSHOT.replace('/', "~1"));
+    let path = format!(
+        "/metadata/labels/{}",
+        labels::IS_LATEST_SNAPSHOT.replace('/', "~1")
+    );
     let patch = serde_json::from_value(serde_json::json!([
         {"op": "test", "path": "/metadata/resourceVersion", "value": snapshot.resource_version()},
         {"op": "add", "path": path, "value": latest.to_string()},
     ]))
     .map_err(|error| ApiError::Rejected(error.to_string()))?;
-    let live = writer.json_patch_dyn(&kind, None, &snapshot.name_any(), &patch).await.map_err(|error| match error {
-        // A failed test means that it has changed: read again.
-        ApiError::Rejected(message) => ApiError::Conflict(message),
-        other => other,
-    })?;
+    let live = writer
+        .json_patch_dyn(&kind, None, &snapshot.name_any(), &patch)
+        .await
+        .map_err(|error| match error {
+            // A failed test means that it has changed: read again.
+            ApiError::Rejected(message) => ApiError::Conflict(message),
+            other => other,
+        })?;
     Ok(meta_of(live.metadata))
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use windlass_aggregator::{
-    AggregateView, Aggregate, BindingView, Budget, ExternalUnset, Mode, Scheduling, SnapshotView, aggregate,
-    bindings_by_cluster,
+    Aggregate, AggregateView, BindingView, Budget, ExternalUnset, Mode, Scheduling, SnapshotView,
+    aggregate, bindings_by_cluster,
 };
 use windlass_api::binding::ClusterResourceBinding;
 use windlass_api::placement::{ClusterResourcePlacement, ResourceIdentifier};
@@ -54,18 +54,29 @@ pub struct StatusInputs<'a> {
 #[must_use]
 pub fn roll_up(inputs: &StatusInputs<'_>, now: Timestamp) -> Aggregate {
     let spec = &inputs.placement.spec;
-    let indexes: Vec<Option<String>> =
-        inputs.bindings.iter().map(|binding| index_of(inputs, &binding.spec.resource_snapshot_name)).collect();
-    let views = inputs.bindings.iter().zip(&indexes).map(|(binding, index)| BindingView {
-        binding,
-        desired_digest: digest_of(binding, inputs.groups, inputs.latest),
-        snapshot_index: index.as_deref(),
-        current_policy: binding.spec.scheduling_policy_snapshot_name == inputs.policy_snapshot,
-        held_back: inputs.held.contains(&binding.name_any()),
-    });
+    let indexes: Vec<Option<String>> = inputs
+        .bindings
+        .iter()
+        .map(|binding| index_of(inputs, &binding.spec.resource_snapshot_name))
+        .collect();
+    let views = inputs
+        .bindings
+        .iter()
+        .zip(&indexes)
+        .map(|(binding, index)| BindingView {
+            binding,
+            desired_digest: digest_of(binding, inputs.groups, inputs.latest),
+            snapshot_index: index.as_deref(),
+            current_policy: binding.spec.scheduling_policy_snapshot_name == inputs.policy_snapshot,
+            held_back: inputs.held.contains(&binding.name_any()),
+        });
     let bindings: BTreeMap<&str, BindingView<'_>> = bindings_by_cluster(views);
     let index = inputs.latest.index.to_string();
-    let latest = SnapshotView { name: &inputs.latest.name, index: &index, resources: inputs.resources };
+    let latest = SnapshotView {
+        name: &inputs.latest.name,
+        index: &index,
+        resources: inputs.resources,
+    };
     let resources_of = |name: &str| -> Option<&[ResourceIdentifier]> {
         if name == inputs.latest.name {
             return Some(inputs.resources);
@@ -75,7 +86,11 @@ pub fn roll_up(inputs: &StatusInputs<'_>, now: Timestamp) -> Aggregate {
     let view = AggregateView {
         generation: inputs.placement.metadata.generation.unwrap_or_default(),
         strategy: rollout_type(spec.strategy.as_ref()),
-        mode: Mode::of(spec.strategy.as_ref().and_then(|strategy| strategy.apply_strategy.as_ref())),
+        mode: Mode::of(
+            spec.strategy
+                .as_ref()
+                .and_then(|strategy| strategy.apply_strategy.as_ref()),
+        ),
         policy: spec.policy.as_ref(),
         previous: inputs.placement.status.as_ref(),
         scheduling: inputs.scheduling,
@@ -84,7 +99,10 @@ pub fn roll_up(inputs: &StatusInputs<'_>, now: Timestamp) -> Aggregate {
         latest: (!inputs.latest.name.is_empty()).then_some(latest),
         resources_of: &resources_of,
         external_unset: inputs.external_unset,
-        budget: Budget { rest: size_of_rest(inputs.placement), ..Budget::default() },
+        budget: Budget {
+            rest: size_of_rest(inputs.placement),
+            ..Budget::default()
+        },
     };
     aggregate(&view, now)
 }
@@ -93,7 +111,10 @@ fn index_of(inputs: &StatusInputs<'_>, snapshot: &str) -> Option<String> {
     if snapshot == inputs.latest.name && !snapshot.is_empty() {
         return Some(inputs.latest.index.to_string());
     }
-    inputs.groups.by_name(snapshot).map(|(index, _)| index.to_string())
+    inputs
+        .groups
+        .by_name(snapshot)
+        .map(|(index, _)| index.to_string())
 }
 
 /// Size of the object without its status, in bytes of JSON.

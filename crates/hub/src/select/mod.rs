@@ -59,7 +59,10 @@ pub enum SelectError {
 
 impl From<ApiError> for SelectError {
     fn from(error: ApiError) -> Self {
-        Self::Api { message: error.message().to_owned(), retry: error.is_transient() }
+        Self::Api {
+            message: error.message().to_owned(),
+            retry: error.is_transient(),
+        }
     }
 }
 
@@ -104,7 +107,11 @@ struct Chosen {
 impl Resources {
     /// Nothing is watched yet. `on_change` is told the names of placements whose selection may have changed.
     #[must_use]
-    pub fn new(client: Client, discovery: Discovery, on_change: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
+    pub fn new(
+        client: Client,
+        discovery: Discovery,
+        on_change: Arc<dyn Fn(&str) + Send + Sync>,
+    ) -> Self {
         Self {
             client,
             discovery,
@@ -119,7 +126,11 @@ impl Resources {
     ///
     /// # Errors
     /// See [`SelectError`].
-    pub async fn select(&self, placement: &str, selectors: &[ResourceSelectorTerm]) -> Result<Selection, SelectError> {
+    pub async fn select(
+        &self,
+        placement: &str,
+        selectors: &[ResourceSelectorTerm],
+    ) -> Result<Selection, SelectError> {
         let mut needed = BTreeSet::new();
         let result = self.choose(placement, selectors, &mut needed).await;
         // Even a selection that failed keeps its watches: they tell when it is mended.
@@ -136,8 +147,14 @@ impl Resources {
                 twice[0].id
             )));
         }
-        let digests: Vec<String> = manifests.iter().map(|manifest| manifest.digest.to_string()).collect();
-        Ok(Selection { hash: Digest::of_bytes(digests.join("\n").as_bytes()), manifests })
+        let digests: Vec<String> = manifests
+            .iter()
+            .map(|manifest| manifest.digest.to_string())
+            .collect();
+        Ok(Selection {
+            hash: Digest::of_bytes(digests.join("\n").as_bytes()),
+            manifests,
+        })
     }
 
     /// Drops a placement's interest; watches that nobody needs end.
@@ -167,15 +184,23 @@ impl Resources {
         let mut namespaces: BTreeMap<String, SelectionScope> = BTreeMap::new();
         for (term, kind) in kinds.iter().filter(|(term, _)| is_namespace(term)) {
             let known = self.known(kind).await?;
-            let metas = self.matching(placement, kind, &known, &Choice::of(term), None, needed).await?;
+            let metas = self
+                .matching(placement, kind, &known, &Choice::of(term), None, needed)
+                .await?;
             for meta in &metas {
                 self.check_namespace(meta, scope(term))?;
                 namespaces.insert(meta.name_any(), scope(term));
             }
-            chosen.push(Chosen { kind: kind.clone(), resource: known.resource, metas });
+            chosen.push(Chosen {
+                kind: kind.clone(),
+                resource: known.resource,
+                metas,
+            });
         }
         self.bound_by(placement, namespaces.keys().cloned().collect());
-        let bound = namespaces.iter().find(|(_, s)| **s == SelectionScope::NamespaceWithResourceSelectors);
+        let bound = namespaces
+            .iter()
+            .find(|(_, s)| **s == SelectionScope::NamespaceWithResourceSelectors);
         for (term, kind) in kinds.iter().filter(|(term, _)| !is_namespace(term)) {
             if !rules::may_place_kind(&kind.group, &kind.kind) {
                 continue;
@@ -191,8 +216,21 @@ impl Resources {
                     )));
                 }
             };
-            let metas = self.matching(placement, kind, &known, &Choice::of(term), namespace, needed).await?;
-            chosen.push(Chosen { kind: kind.clone(), resource: known.resource, metas });
+            let metas = self
+                .matching(
+                    placement,
+                    kind,
+                    &known,
+                    &Choice::of(term),
+                    namespace,
+                    needed,
+                )
+                .await?;
+            chosen.push(Chosen {
+                kind: kind.clone(),
+                resource: known.resource,
+                metas,
+            });
         }
         let whole: Vec<&String> = namespaces
             .iter()
@@ -212,7 +250,9 @@ impl Resources {
             return Ok(());
         }
         let _ = scope;
-        Err(SelectError::User(format!("namespace {name} is reserved and can't be placed; select another one")))
+        Err(SelectError::User(format!(
+            "namespace {name} is reserved and can't be placed; select another one"
+        )))
     }
 
     async fn known(&self, kind: &GroupVersionKind) -> Result<KnownKind, SelectError> {
@@ -240,7 +280,10 @@ impl Resources {
         };
         Ok(all
             .into_iter()
-            .filter(|meta| meta.metadata.deletion_timestamp.is_none() && choice.picks(&meta.name_any(), meta.labels()))
+            .filter(|meta| {
+                meta.metadata.deletion_timestamp.is_none()
+                    && choice.picks(&meta.name_any(), meta.labels())
+            })
             .collect())
     }
 
@@ -253,7 +296,10 @@ impl Resources {
     ) -> Result<Vec<Chosen>, SelectError> {
         let mut chosen = Vec::new();
         let kinds = self.discovery.preferred().await?;
-        for known in kinds.into_iter().filter(|known| known.namespaced && known.watchable) {
+        for known in kinds
+            .into_iter()
+            .filter(|known| known.namespaced && known.watchable)
+        {
             let r = &known.resource;
             if !rules::may_place_kind(&r.group, &r.kind) {
                 continue;
@@ -266,7 +312,11 @@ impl Resources {
                 .filter(|meta| meta.metadata.deletion_timestamp.is_none())
                 .collect();
             if !metas.is_empty() {
-                chosen.push(Chosen { kind, resource: known.resource, metas });
+                chosen.push(Chosen {
+                    kind,
+                    resource: known.resource,
+                    metas,
+                });
             }
         }
         Ok(chosen)
@@ -287,15 +337,22 @@ impl Resources {
         };
         let cache = {
             let mut watches = lock(&self.watches);
-            let watch = watches
-                .entry(kind.clone())
-                .or_insert_with(|| Watch { cache: self.start(kind, &resource), users: BTreeSet::new() });
+            let watch = watches.entry(kind.clone()).or_insert_with(|| Watch {
+                cache: self.start(kind, &resource),
+                users: BTreeSet::new(),
+            });
             watch.users.insert(placement.to_owned());
             watch.cache.clone()
         };
-        if tokio::time::timeout(LIST_LIMIT, cache.wait_synced()).await.is_err() {
+        if tokio::time::timeout(LIST_LIMIT, cache.wait_synced())
+            .await
+            .is_err()
+        {
             return Err(match cache.last_error() {
-                Some(error) => SelectError::Api { message: format!("{} can't be listed: {error}", resource.plural), retry: true },
+                Some(error) => SelectError::Api {
+                    message: format!("{} can't be listed: {error}", resource.plural),
+                    retry: true,
+                },
                 None => SelectError::Pending(resource.plural),
             });
         }
@@ -309,7 +366,12 @@ impl Resources {
             on_change: Arc::new(move |change: &Change<Meta>| this.changed(&kind, change)),
             ..Default::default()
         };
-        Cache::start("selected", Api::all_with(self.client.clone(), resource), watcher::Config::default(), options)
+        Cache::start(
+            "selected",
+            Api::all_with(self.client.clone(), resource),
+            watcher::Config::default(),
+            options,
+        )
     }
 
     /// Wakes the placements that select an object, by what it was or by what it is.
@@ -321,7 +383,10 @@ impl Resources {
             .iter()
             .filter(|(_, interest)| {
                 let states = [&change.old, &change.new];
-                states.into_iter().flatten().any(|meta| interest.covers(kind, meta))
+                states
+                    .into_iter()
+                    .flatten()
+                    .any(|meta| interest.covers(kind, meta))
             })
             .map(|(placement, _)| placement.clone())
             .collect();
@@ -341,7 +406,10 @@ impl Resources {
     fn bound_by(&self, placement: &str, namespaces: BTreeSet<String>) {
         let mut interests = lock(&self.interests);
         if let Some(old) = interests.get(placement) {
-            let interest = Interest { terms: old.terms.clone(), namespaces };
+            let interest = Interest {
+                terms: old.terms.clone(),
+                namespaces,
+            };
             interests.insert(placement.to_owned(), Arc::new(interest));
         }
     }
@@ -365,25 +433,49 @@ impl Resources {
 
     /// The selected objects of a kind; each version is fetched once.
     async fn fetch(&self, chosen: &Chosen) -> Result<Vec<Arc<Manifest>>, SelectError> {
-        let requests: Vec<_> = chosen.metas.iter().map(|meta| self.fetch_one(chosen, meta).boxed()).collect();
-        let manifests: Vec<Option<Arc<Manifest>>> =
-            stream::iter(requests).buffered(PARALLEL).try_collect().await?;
+        let requests: Vec<_> = chosen
+            .metas
+            .iter()
+            .map(|meta| self.fetch_one(chosen, meta).boxed())
+            .collect();
+        let manifests: Vec<Option<Arc<Manifest>>> = stream::iter(requests)
+            .buffered(PARALLEL)
+            .try_collect()
+            .await?;
         Ok(manifests.into_iter().flatten().collect())
     }
 
-    async fn fetch_one(&self, chosen: &Chosen, meta: &Meta) -> Result<Option<Arc<Manifest>>, SelectError> {
+    async fn fetch_one(
+        &self,
+        chosen: &Chosen,
+        meta: &Meta,
+    ) -> Result<Option<Arc<Manifest>>, SelectError> {
         let key = (chosen.kind.clone(), ObjectKey::of(meta));
-        let version = (meta.uid().unwrap_or_default(), meta.resource_version().unwrap_or_default());
+        let version = (
+            meta.uid().unwrap_or_default(),
+            meta.resource_version().unwrap_or_default(),
+        );
         let known = lock(&self.fetched).get(&key).cloned();
         if let Some(known) = known.filter(|known| known.version == version) {
             return Ok(known.manifest);
         }
         let api: Api<DynamicObject> = match meta.namespace() {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), &namespace, &chosen.resource),
+            Some(namespace) => {
+                Api::namespaced_with(self.client.clone(), &namespace, &chosen.resource)
+            }
             None => Api::all_with(self.client.clone(), &chosen.resource),
         };
-        let Some(live) = api.get_opt(&meta.name_any()).await.map_err(ApiError::from_kube)? else { return Ok(None) };
-        let version = (live.uid().unwrap_or_default(), live.resource_version().unwrap_or_default());
+        let Some(live) = api
+            .get_opt(&meta.name_any())
+            .await
+            .map_err(ApiError::from_kube)?
+        else {
+            return Ok(None);
+        };
+        let version = (
+            live.uid().unwrap_or_default(),
+            live.resource_version().unwrap_or_default(),
+        );
         let mut object = serde_json::to_value(&live).unwrap_or_default();
         object["apiVersion"] = chosen.resource.api_version.clone().into();
         object["kind"] = chosen.resource.kind.clone().into();
@@ -391,7 +483,13 @@ impl Resources {
             sanitise::sanitise(&mut object);
             Arc::new(Manifest::of_snapshot(object))
         });
-        lock(&self.fetched).insert(key, Fetched { version, manifest: manifest.clone() });
+        lock(&self.fetched).insert(
+            key,
+            Fetched {
+                version,
+                manifest: manifest.clone(),
+            },
+        );
         Ok(manifest)
     }
 }
@@ -401,7 +499,9 @@ impl Interest {
         if let Some(namespace) = meta.namespace() {
             return self.namespaces.contains(&namespace);
         }
-        self.terms.iter().any(|(wanted, choice)| wanted == kind && choice.picks(&meta.name_any(), meta.labels()))
+        self.terms
+            .iter()
+            .any(|(wanted, choice)| wanted == kind && choice.picks(&meta.name_any(), meta.labels()))
     }
 }
 

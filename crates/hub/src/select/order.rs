@@ -40,6 +40,16 @@ const KINDS: [&str; 32] = [
 /// What objects are sorted by: the kind's place, then group and version, then namespace and name.
 #[must_use]
 pub fn key(id: &ManifestId) -> (usize, &str, &str, &str, &str, &str) {
-    let place = KINDS.iter().position(|kind| *kind == id.kind).unwrap_or(KINDS.len());
-    (place, &id.kind, &id.group, &id.version, id.namespace.as_deref().unwrap_or_default(), &id.name)
+    let place = KINDS
+        .iter()
+        .position(|kind| *kind == id.kind)
+        .unwrap_or(KINDS.len());
+    (
+        place,
+        &id.kind,
+        &id.group,
+        &id.version,
+        id.namespace.as_deref().unwrap_or_default(),
+        &id.name,
+    )
 }

@@ -10,11 +10,15 @@ pub fn may_place_kind(group: &str, kind: &str) -> bool {
     match group {
         CLUSTER_GROUP | "events.k8s.io" | "coordination.k8s.io" | "metrics.k8s.io" => false,
         PLACEMENT_GROUP => matches!(kind, "ClusterResourceEnvelope" | "ResourceEnvelope"),
-        "networking.fleet.azure.com" => {
-            !matches!(kind, "ServiceImport" | "TrafficManagerProfile" | "TrafficManagerBackend")
-        }
+        "networking.fleet.azure.com" => !matches!(
+            kind,
+            "ServiceImport" | "TrafficManagerProfile" | "TrafficManagerBackend"
+        ),
         // Events are history, and review kinds are questions.
-        "" => !matches!(kind, "Pod" | "Node" | "Event" | "Binding" | "ComponentStatus"),
+        "" => !matches!(
+            kind,
+            "Pod" | "Node" | "Event" | "Binding" | "ComponentStatus"
+        ),
         "authentication.k8s.io" | "authorization.k8s.io" => false,
         _ => true,
     }
@@ -29,9 +33,21 @@ pub fn may_place_namespace(name: &str) -> bool {
 /// Whether an object is passed over though its kind may be placed.
 #[must_use]
 pub fn is_skipped(object: &Value) -> bool {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let owned = object.pointer("/metadata/ownerReferences").and_then(Value::as_array).is_some_and(|o| !o.is_empty());
-    let labelled = |key: &str| object.pointer("/metadata/labels").is_some_and(|map| map.get(key).is_some());
+    let text = |pointer: &str| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let owned = object
+        .pointer("/metadata/ownerReferences")
+        .and_then(Value::as_array)
+        .is_some_and(|o| !o.is_empty());
+    let labelled = |key: &str| {
+        object
+            .pointer("/metadata/labels")
+            .is_some_and(|map| map.get(key).is_some())
+    };
     if object.pointer("/metadata/deletionTimestamp").is_some() {
         return true;
     }
@@ -39,7 +55,8 @@ pub fn is_skipped(object: &Value) -> bool {
         ("ReplicaSet" | "ControllerRevision", _) => owned,
         ("ConfigMap", "kube-root-ca.crt") | ("ServiceAccount", "default") => true,
         ("Secret", _) => {
-            text("/type") == "kubernetes.io/service-account-token" || labelled(labels::CREDENTIALS_CLUSTER)
+            text("/type") == "kubernetes.io/service-account-token"
+                || labelled(labels::CREDENTIALS_CLUSTER)
         }
         // The members' own controllers make these for the Services that are placed.
         ("Endpoints", _) => owned || labelled("endpoints.kubernetes.io/managed-by"),
@@ -73,15 +90,42 @@ mod tests {
     #[test]
     fn objects() {
         for (object, expected) in [
-            (json!({"kind": "ConfigMap", "metadata": {"name": "kube-root-ca.crt"}}), true),
-            (json!({"kind": "ConfigMap", "metadata": {"name": "a"}}), false),
-            (json!({"kind": "ServiceAccount", "metadata": {"name": "default"}}), true),
-            (json!({"kind": "Secret", "metadata": {"name": "a"}, "type": "kubernetes.io/service-account-token"}), true),
-            (json!({"kind": "Secret", "metadata": {"name": "a", "labels": {"windlass.dev/cluster": "m"}}}), true),
-            (json!({"kind": "Secret", "metadata": {"name": "a"}, "type": "Opaque"}), false),
-            (json!({"kind": "ReplicaSet", "metadata": {"name": "a", "ownerReferences": [{}]}}), true),
-            (json!({"kind": "ReplicaSet", "metadata": {"name": "a"}}), false),
-            (json!({"kind": "ConfigMap", "metadata": {"name": "a", "deletionTimestamp": "x"}}), true),
+            (
+                json!({"kind": "ConfigMap", "metadata": {"name": "kube-root-ca.crt"}}),
+                true,
+            ),
+            (
+                json!({"kind": "ConfigMap", "metadata": {"name": "a"}}),
+                false,
+            ),
+            (
+                json!({"kind": "ServiceAccount", "metadata": {"name": "default"}}),
+                true,
+            ),
+            (
+                json!({"kind": "Secret", "metadata": {"name": "a"}, "type": "kubernetes.io/service-account-token"}),
+                true,
+            ),
+            (
+                json!({"kind": "Secret", "metadata": {"name": "a", "labels": {"windlass.dev/cluster": "m"}}}),
+                true,
+            ),
+            (
+                json!({"kind": "Secret", "metadata": {"name": "a"}, "type": "Opaque"}),
+                false,
+            ),
+            (
+                json!({"kind": "ReplicaSet", "metadata": {"name": "a", "ownerReferences": [{}]}}),
+                true,
+            ),
+            (
+                json!({"kind": "ReplicaSet", "metadata": {"name": "a"}}),
+                false,
+            ),
+            (
+                json!({"kind": "ConfigMap", "metadata": {"name": "a", "deletionTimestamp": "x"}}),
+                true,
+            ),
         ] {
             assert_eq!(is_skipped(&object), expected, "{object}");
         }

@@ -12,13 +12,17 @@ const METADATA: [&str; 8] = [
     "managedFields",
     "ownerReferences",
 ];
-const ANNOTATIONS: [&str; 2] =
-    ["kubectl.kubernetes.io/last-applied-configuration", "deployment.kubernetes.io/revision"];
+const ANNOTATIONS: [&str; 2] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "deployment.kubernetes.io/revision",
+];
 const CONTROLLER_UIDS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
 
 /// Takes off what only means something on the hub.
 pub fn sanitise(object: &mut Value) {
-    let Some(map) = object.as_object_mut() else { return };
+    let Some(map) = object.as_object_mut() else {
+        return;
+    };
     map.remove("status");
     if let Some(metadata) = map.get_mut("metadata").and_then(Value::as_object_mut) {
         for field in METADATA {
@@ -26,7 +30,10 @@ pub fn sanitise(object: &mut Value) {
         }
         remove_keys(metadata, "annotations", &ANNOTATIONS);
     }
-    let kind = (map.get("apiVersion").and_then(Value::as_str), map.get("kind").and_then(Value::as_str));
+    let kind = (
+        map.get("apiVersion").and_then(Value::as_str),
+        map.get("kind").and_then(Value::as_str),
+    );
     match kind {
         (Some("v1"), Some("Service")) => service(map),
         (Some("batch/v1"), Some("Job")) => job(map),
@@ -40,7 +47,9 @@ pub fn sanitise(object: &mut Value) {
 
 /// Removes keys from a map field, and the field when nothing is left in it.
 fn remove_keys(parent: &mut Map<String, Value>, field: &str, keys: &[&str]) {
-    let Some(map) = parent.get_mut(field).and_then(Value::as_object_mut) else { return };
+    let Some(map) = parent.get_mut(field).and_then(Value::as_object_mut) else {
+        return;
+    };
     for key in keys {
         map.remove(*key);
     }
@@ -50,13 +59,20 @@ fn remove_keys(parent: &mut Map<String, Value>, field: &str, keys: &[&str]) {
 }
 
 fn service(map: &mut Map<String, Value>) {
-    let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
     if spec.get("clusterIP").and_then(Value::as_str) != Some("None") {
         spec.remove("clusterIP");
         spec.remove("clusterIPs");
     }
     spec.remove("healthCheckNodePort");
-    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+    for port in spec
+        .get_mut("ports")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         if let Some(port) = port.as_object_mut() {
             port.remove("nodePort");
         }
@@ -64,7 +80,9 @@ fn service(map: &mut Map<String, Value>) {
 }
 
 fn job(map: &mut Map<String, Value>) {
-    let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
     if spec.get("manualSelector").and_then(Value::as_bool) == Some(true) {
         return;
     }
@@ -74,7 +92,10 @@ fn job(map: &mut Map<String, Value>) {
             spec.remove("selector");
         }
     }
-    let metadata = spec.get_mut("template").and_then(|t| t.get_mut("metadata")).and_then(Value::as_object_mut);
+    let metadata = spec
+        .get_mut("template")
+        .and_then(|t| t.get_mut("metadata"))
+        .and_then(Value::as_object_mut);
     if let Some(metadata) = metadata {
         remove_keys(metadata, "labels", &CONTROLLER_UIDS);
         metadata.remove("creationTimestamp");

@@ -48,5 +48,6 @@ pub fn is_namespace(term: &ResourceSelectorTerm) -> bool {
 /// What a Namespace selector brings along.
 #[must_use]
 pub fn scope(term: &ResourceSelectorTerm) -> SelectionScope {
-    term.selection_scope.unwrap_or(SelectionScope::NamespaceWithResources)
+    term.selection_scope
+        .unwrap_or(SelectionScope::NamespaceWithResources)
 }
