@@ -1,4 +1,5 @@
 //! One placement's life on a real fleet: a hub and three members, as a user would see it with kubectl.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::time::Duration;
 

@@ -118,7 +118,7 @@ impl Delivery {
             ));
         }
         self.write_status(binding, Some((digest, content)), |report| {
-            report.outcome(outcome)
+            report.outcome(outcome);
         })
         .await?;
         Ok(match outcome.retry {

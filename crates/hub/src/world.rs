@@ -182,9 +182,9 @@ pub fn placement_of<K: kube::Resource>(object: &K) -> Option<String> {
 
 fn enqueue(queue: &Queue<String>, key: String, initial: bool) {
     if initial {
-        queue.add_initial(key)
+        queue.add_initial(key);
     } else {
-        queue.add(key)
+        queue.add(key);
     }
 }
 

@@ -60,6 +60,7 @@ fn unite(into: &mut Map<String, Value>, more: &Map<String, Value>) {
 mod tests {
     use super::*;
 
+    #[allow(clippy::needless_pass_by_value, reason = "rows read better")]
     fn object(entries: Value) -> DynamicObject {
         serde_json::from_value(json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "a", "resourceVersion": "7", "managedFields": entries}}))

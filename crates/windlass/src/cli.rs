@@ -26,15 +26,25 @@ pub async fn client(kubeconfig: Kubeconfig) -> Result<Client, Failure> {
 
 /// Reads a person's kubeconfig; paths in it are relative to it.
 pub fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, Failure> {
-    Kubeconfig::read_from(path).map_err(|error| format!("{}: {error}", path.display()).into())
+    let name = path.display().to_string();
+    Kubeconfig::read_from(path).map_err(|error| match error.to_string() {
+        text if text.contains(&name) => text.into(),
+        text => format!("{name}: {text}").into(),
+    })
 }
 
 /// A writer on the hub, once that is known to be one.
 pub async fn hub(path: &Path, field_manager: &'static str) -> Result<Writer, Failure> {
     let client = client(read_kubeconfig(path)?).await?;
     for (kind, answer) in [
-        ("MemberCluster", lists::<windlass_api::member::MemberCluster>(&client).await),
-        ("ClusterResourcePlacement", lists::<windlass_api::placement::ClusterResourcePlacement>(&client).await),
+        (
+            "MemberCluster",
+            lists::<windlass_api::member::MemberCluster>(&client).await,
+        ),
+        (
+            "ClusterResourcePlacement",
+            lists::<windlass_api::placement::ClusterResourcePlacement>(&client).await,
+        ),
     ] {
         match answer {
             Ok(()) => {}
@@ -57,7 +67,10 @@ where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {
     let api: Api<K> = Api::all(client.clone());
-    api.list_metadata(&ListParams::default().limit(1)).await.map(drop).map_err(ApiError::from_kube)
+    api.list_metadata(&ListParams::default().limit(1))
+        .await
+        .map(drop)
+        .map_err(ApiError::from_kube)
 }
 
 /// What failed, and the server's words for why.
@@ -82,7 +95,9 @@ where
 {
     let mut conflict = ApiError::transient("it keeps changing");
     for _ in 0..TRIES {
-        let Some(mut live) = writer.get::<K>(namespace, name).await? else { return Ok(None) };
+        let Some(mut live) = writer.get::<K>(namespace, name).await? else {
+            return Ok(None);
+        };
         if !edit(&mut live) {
             return Ok(Some(live));
         }
@@ -97,7 +112,11 @@ where
 
 /// Sets an annotation; tells whether that changes anything.
 pub fn annotate<K: ResourceExt>(object: &mut K, key: &str, value: &str) -> bool {
-    object.annotations_mut().insert(key.to_owned(), value.to_owned()).as_deref() != Some(value)
+    object
+        .annotations_mut()
+        .insert(key.to_owned(), value.to_owned())
+        .as_deref()
+        != Some(value)
 }
 
 /// A line about what goes on. Nobody listening is no reason to stop half-way.
@@ -122,8 +141,14 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
         Some(number) => (number, 1),
         None => (text, 1),
     };
-    let seconds = number.parse::<u32>().ok().filter(|number| *number > 0).map(|number| u64::from(number) * unit);
-    seconds.map(Duration::from_secs).ok_or_else(|| "give a time such as 60, 60s or 5m".to_owned())
+    let seconds = number
+        .parse::<u32>()
+        .ok()
+        .filter(|number| *number > 0)
+        .map(|number| u64::from(number) * unit);
+    seconds
+        .map(Duration::from_secs)
+        .ok_or_else(|| "give a time such as 60, 60s or 5m".to_owned())
 }
 
 #[cfg(test)]
@@ -151,7 +176,14 @@ mod tests {
 
     #[test]
     fn refused_credentials_are_called_that() {
-        let text = words("asking the hub", &ApiError::Unauthorized("Unauthorized".into())).to_string();
-        assert_eq!(text, "asking the hub failed: Unauthorized; the kubeconfig's credentials are not accepted");
+        let text = words(
+            "asking the hub",
+            &ApiError::Unauthorized("Unauthorized".into()),
+        )
+        .to_string();
+        assert_eq!(
+            text,
+            "asking the hub failed: Unauthorized; the kubeconfig's credentials are not accepted"
+        );
     }
 }

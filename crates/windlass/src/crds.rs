@@ -1,9 +1,8 @@
 //! `windlass crds`.
 
-use std::io::Write;
 use std::path::PathBuf;
 
-use crate::Failure;
+use crate::cli::{self, Failure};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -35,11 +34,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    let mut out = std::io::stdout().lock();
-    for (_, text) in files {
-        write!(out, "---\n{text}")?;
-    }
-    Ok(())
+    let documents: String = files
+        .iter()
+        .map(|(_, text)| format!("---\n{text}"))
+        .collect();
+    cli::print(&documents)
 }
 
 #[cfg(test)]

@@ -13,10 +13,14 @@ use crate::cli::Failure;
 pub fn of(config: &Kubeconfig) -> Result<Endpoint, Failure> {
     let cluster = current(config)?;
     let server = cluster.server.clone().filter(|server| !server.is_empty());
-    let ca_data = match (&cluster.certificate_authority_data, &cluster.certificate_authority) {
+    let ca_data = match (
+        &cluster.certificate_authority_data,
+        &cluster.certificate_authority,
+    ) {
         (Some(data), _) => Some(data.clone()),
         (None, Some(file)) => {
-            let pem = std::fs::read(Path::new(file)).map_err(|error| format!("certificate-authority {file}: {error}"))?;
+            let pem = std::fs::read(Path::new(file))
+                .map_err(|error| format!("certificate-authority {file}: {error}"))?;
             Some(STANDARD.encode(pem))
         }
         (None, None) => None,
@@ -31,11 +35,29 @@ pub fn of(config: &Kubeconfig) -> Result<Endpoint, Failure> {
 }
 
 fn current(config: &Kubeconfig) -> Result<&Cluster, Failure> {
-    let name = config.current_context.as_ref().ok_or("the kubeconfig has no current context")?;
-    let context = config.contexts.iter().find(|context| context.name == *name).and_then(|c| c.context.as_ref());
-    let context = context.ok_or_else(|| format!("the kubeconfig's current context {name:?} is not in it"))?;
-    let cluster = config.clusters.iter().find(|c| c.name == context.cluster).and_then(|c| c.cluster.as_ref());
-    cluster.ok_or_else(|| format!("the kubeconfig's cluster {:?} is not in it", context.cluster).into())
+    let name = config
+        .current_context
+        .as_ref()
+        .ok_or("the kubeconfig has no current context")?;
+    let context = config
+        .contexts
+        .iter()
+        .find(|context| context.name == *name)
+        .and_then(|c| c.context.as_ref());
+    let context =
+        context.ok_or_else(|| format!("the kubeconfig's current context {name:?} is not in it"))?;
+    let cluster = config
+        .clusters
+        .iter()
+        .find(|c| c.name == context.cluster)
+        .and_then(|c| c.cluster.as_ref());
+    cluster.ok_or_else(|| {
+        format!(
+            "the kubeconfig's cluster {:?} is not in it",
+            context.cluster
+        )
+        .into()
+    })
 }
 
 #[cfg(test)]
@@ -68,24 +90,50 @@ mod tests {
                 proxy_url: Some("http://p".into()),
             }
         );
-        assert!(of(&config("server: 'https://a', insecure-skip-tls-verify: true")).unwrap().insecure_skip_tls_verify);
+        assert!(
+            of(&config(
+                "server: 'https://a', insecure-skip-tls-verify: true"
+            ))
+            .unwrap()
+            .insecure_skip_tls_verify
+        );
     }
 
     #[test]
     fn a_ca_file_is_read_into_the_endpoint() {
         let file = std::env::temp_dir().join(format!("windlass-ca-{}", std::process::id()));
         std::fs::write(&file, "ca").unwrap();
-        let endpoint = of(&config(&format!("server: 'https://a', certificate-authority: '{}'", file.display())));
+        let endpoint = of(&config(&format!(
+            "server: 'https://a', certificate-authority: '{}'",
+            file.display()
+        )));
         std::fs::remove_file(&file).unwrap();
         assert_eq!(endpoint.unwrap().ca_data.as_deref(), Some("Y2E="));
-        let gone = of(&config(&format!("server: 'https://a', certificate-authority: '{}'", file.display())));
-        assert!(gone.unwrap_err().to_string().contains("certificate-authority"));
+        let gone = of(&config(&format!(
+            "server: 'https://a', certificate-authority: '{}'",
+            file.display()
+        )));
+        assert!(
+            gone.unwrap_err()
+                .to_string()
+                .contains("certificate-authority")
+        );
     }
 
     #[test]
     fn what_leads_nowhere_says_why() {
-        assert!(of(&config("server: ''")).unwrap_err().to_string().contains("no server"));
-        assert!(of(&Kubeconfig::default()).unwrap_err().to_string().contains("no current context"));
+        assert!(
+            of(&config("server: ''"))
+                .unwrap_err()
+                .to_string()
+                .contains("no server")
+        );
+        assert!(
+            of(&Kubeconfig::default())
+                .unwrap_err()
+                .to_string()
+                .contains("no current context")
+        );
         let mut lost = config("server: 'https://a'");
         lost.current_context = Some("z".into());
         assert!(of(&lost).unwrap_err().to_string().contains("\"z\""));

@@ -1,5 +1,6 @@
 //! `windlass hub`.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use windlass_hub::{ExternalUnset, HubOptions};
 
-use crate::Failure;
+use crate::cli::{self, Failure};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -29,11 +30,11 @@ pub struct Args {
         default_value = "unknown"
     )]
     external_unset_conditions: Unset,
-    /// A cluster that has not answered for so many seconds is unhealthy.
-    #[arg(long, env = "WINDLASS_MEMBER_UNHEALTHY_THRESHOLD", default_value = "60", value_parser = seconds)]
+    /// A cluster that has not answered for so long is unhealthy: 60, 60s or 1m.
+    #[arg(long, env = "WINDLASS_MEMBER_UNHEALTHY_THRESHOLD", default_value = "60s", value_parser = cli::seconds)]
     member_unhealthy_threshold: Duration,
-    /// A leaving cluster that can't be reached is given up after so many seconds.
-    #[arg(long, env = "WINDLASS_FORCE_DELETE_WAIT", default_value = "900", value_parser = seconds)]
+    /// A leaving cluster that can't be reached is given up after so long.
+    #[arg(long, env = "WINDLASS_FORCE_DELETE_WAIT", default_value = "15m", value_parser = cli::seconds)]
     force_delete_wait: Duration,
     /// Form of the log.
     #[arg(long, env = "WINDLASS_LOG_FORMAT", default_value = "text")]
@@ -55,19 +56,12 @@ enum LogFormat {
     Json,
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let number = text.strip_suffix('s').unwrap_or(text);
-    match number.parse() {
-        Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
-        _ => Err("give a number of seconds above 0".to_owned()),
-    }
-}
-
 pub async fn run(args: Args) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&args.log_level)?;
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     if args.log_format == LogFormat::Json {
         log.json().init();
     } else {

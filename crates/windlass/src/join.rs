@@ -112,17 +112,42 @@ fn chosen_rights(text: &str) -> Result<Value, Failure> {
     } else {
         chosen
     };
-    // Read as rules and not just passed on, so that a misspelt field is noticed here.
-    let rules: Vec<k8s_openapi::api::rbac::v1::PolicyRule> = serde_json::from_value(rules)
-        .map_err(|error| format!("a list of RBAC rules, or a ClusterRole, is needed: {error}"))?;
-    let mut all = vec![];
-    for rule in rules {
-        all.push(serde_json::to_value(rule)?);
-    }
+    let Value::Array(mut rules) = rules else {
+        return Err("a list of RBAC rules, or a ClusterRole, is needed".into());
+    };
+    rules.iter().try_for_each(check_rule)?;
     if let Value::Array(own) = install::own_rights() {
-        all.extend(own);
+        rules.extend(own);
     }
-    Ok(Value::Array(all))
+    Ok(Value::Array(rules))
+}
+
+/// The API server would drop a misspelt field, and with it the limit that it sets.
+fn check_rule(rule: &Value) -> Result<(), Failure> {
+    const FIELDS: [&str; 5] = [
+        "apiGroups",
+        "resources",
+        "resourceNames",
+        "nonResourceURLs",
+        "verbs",
+    ];
+    let fields = rule
+        .as_object()
+        .ok_or("a rule has apiGroups, resources and verbs")?;
+    if let Some(field) = fields
+        .keys()
+        .find(|field| !FIELDS.contains(&field.as_str()))
+    {
+        return Err(format!("a rule has no field {field}").into());
+    }
+    if fields
+        .get("verbs")
+        .and_then(Value::as_array)
+        .is_none_or(Vec::is_empty)
+    {
+        return Err("a rule needs verbs".into());
+    }
+    Ok(())
 }
 
 async fn refuse_if_leaving(hub: &Writer, name: &str) -> Result<(), Failure> {
@@ -306,6 +331,8 @@ mod tests {
             "all",
             "[{verbs: get}]",
             "[{apiGroups: [''], resources: [pods]}]",
+            "[pods]",
+            "[{resource: [pods], verbs: [get]}]",
             "{",
         ] {
             assert!(chosen_rights(text).is_err(), "{text}");

@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use windlass_api::labels;
 use windlass_api::member::MemberCluster;
 use windlass_api::names::HUB_NAMESPACE;
-use windlass_cluster::{ApiError, Writer, clock};
+use windlass_cluster::{Writer, clock};
 use windlass_member::install::SERVICE_ACCOUNT;
 
 use crate::cli::{self, Failure, say, words};
@@ -22,7 +22,7 @@ pub struct Args {
     /// Kubeconfig of the hub.
     #[arg(long, env = "WINDLASS_HUB_KUBECONFIG")]
     hub_kubeconfig: PathBuf,
-    /// Remove what was placed on the cluster, too.
+    /// Remove what was created on the cluster, too; what was there before stays.
     #[arg(long, env = "WINDLASS_PURGE")]
     purge: bool,
     /// How long to wait: 120, 120s or 2m.
@@ -94,7 +94,9 @@ fn farewell(name: &str, purge: bool, last: Option<&str>) -> String {
         Some(last) if last.contains("left behind") => {
             "what it could not clean up there is left behind, see above"
         }
-        _ if purge => "what was placed there was removed",
+        _ if purge => {
+            "what the hub had created there was removed, what it had taken over stays, unowned"
+        }
         _ => "what was placed there keeps running, unowned",
     };
     format!(
@@ -158,7 +160,7 @@ mod tests {
                 true,
                 Some("Leaving: 1 placement(s) are being released")
             )
-            .contains("was removed")
+            .contains("was removed, what it had taken over stays")
         );
         for purge in [false, true] {
             let text = farewell(

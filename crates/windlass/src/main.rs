@@ -1,6 +1,8 @@
 //! The one binary.
 
+mod cli;
 mod crds;
+mod endpoint;
 mod hub;
 mod join;
 mod leave;
@@ -12,7 +14,7 @@ use clap::{Parser, Subcommand};
 
 /// Places Kubernetes resources onto a fleet of clusters, and tells the truth about what runs where.
 #[derive(Parser)]
-#[command(version, propagate_version = true)]
+#[command(name = "windlass", version, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -31,9 +33,6 @@ enum Command {
     /// Show placements, or how one fares on each cluster.
     Status(status::Args),
 }
-
-/// What a command failed with, in words for a person.
-type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

@@ -1,16 +1,20 @@
-//! `windlass status`.
+//! `windlass status`: how placements fare, or one of them on each cluster.
 
+use std::fmt::Write;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use windlass_api::Condition;
-use windlass_api::conditions::{PLACEMENT_SCHEDULED, Stage};
+use windlass_api::conditions::{PLACEMENT_DELETING, PLACEMENT_SCHEDULED, SCHEDULED, Stage};
 use windlass_api::placement::{ClusterResourcePlacement, PerClusterPlacementStatus};
 use windlass_cluster::{ApiError, clock};
 
-use crate::{Failure, join};
+use crate::cli::{self, Failure, words};
+
+/// Common beginning of the condition types of a placement; says nothing in a list of placements.
+const PREFIX: &str = "ClusterResourcePlacement";
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -22,149 +26,201 @@ pub struct Args {
 }
 
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let api: Api<ClusterResourcePlacement> = Api::all(join::client(&args.kubeconfig).await?);
-    let now = clock::now();
-    let rows = match &args.placement {
-        Some(name) => {
-            let placement = api.get(name).await.map_err(ApiError::from_kube)?;
-            of_clusters(&placement, now)
-        }
-        None => {
-            let list = api
-                .list(&ListParams::default())
-                .await
-                .map_err(ApiError::from_kube)?;
-            of_placements(&list.items, now)
-        }
+    let hub = cli::hub(&args.kubeconfig, "windlass-status").await?;
+    let Some(name) = &args.placement else {
+        let api: Api<ClusterResourcePlacement> = Api::all(hub.client().clone());
+        let list = api
+            .list(&ListParams::default())
+            .await
+            .map_err(ApiError::from_kube);
+        let list = list.map_err(|error| words("reading the placements", &error))?;
+        return cli::print(&of_placements(&list.items, clock::now()));
     };
-    print!("{}", table(&rows));
-    Ok(())
+    let placement = hub
+        .get(None, name)
+        .await
+        .map_err(|error| words("reading the placement", &error))?;
+    let placement =
+        placement.ok_or_else(|| format!("there is no ClusterResourcePlacement {name}"))?;
+    cli::print(&of_clusters(&placement, clock::now()))
 }
 
-fn of_placements(placements: &[ClusterResourcePlacement], now: Timestamp) -> Vec<Vec<String>> {
-    let mut rows = vec![header(&[
+/// One line per placement.
+fn of_placements(placements: &[ClusterResourcePlacement], now: Timestamp) -> String {
+    if placements.is_empty() {
+        return "there are no placements\n".to_owned();
+    }
+    let mut rows = vec![cells([
         "PLACEMENT",
         "INDEX",
-        "CLUSTERS",
+        "AVAILABLE",
         "STATE",
         "REASON",
         "AGE",
     ])];
     for placement in placements {
-        let status = placement.status.clone().unwrap_or_default();
-        let clusters = status
-            .placement_statuses
-            .iter()
-            .flatten()
-            .filter(|entry| entry.cluster_name.is_some())
-            .count();
-        let conditions = status.conditions.unwrap_or_default();
-        let types: Vec<&str> = std::iter::once(PLACEMENT_SCHEDULED)
-            .chain(
-                Stage::APPLY
-                    .iter()
-                    .chain(&[Stage::DiffReported])
-                    .map(|stage| stage.placement_type()),
-            )
-            .collect();
-        let (state, reason, age) = summary(&conditions, &types, now);
-        let state = state
-            .trim_start_matches("ClusterResourcePlacement")
-            .to_owned();
-        rows.push(vec![
-            placement.name_any(),
-            status
-                .observed_resource_index
-                .unwrap_or_else(|| "-".to_owned()),
-            clusters.to_string(),
-            state,
-            reason,
-            age,
-        ]);
+        let shown = of_placement(placement);
+        rows.push(cells([
+            &placement.name_any(),
+            index(
+                placement
+                    .status
+                    .as_ref()
+                    .and_then(|status| status.observed_resource_index.as_deref()),
+            ),
+            &available(placement),
+            &state(shown).replace(PREFIX, ""),
+            reason(shown),
+            &age(shown, now),
+        ]));
     }
-    rows
+    table(&rows)
 }
 
-fn of_clusters(placement: &ClusterResourcePlacement, now: Timestamp) -> Vec<Vec<String>> {
-    let mut rows = vec![header(&[
-        "CLUSTER", "INDEX", "STATE", "REASON", "AGE", "MESSAGE",
-    ])];
-    let entries = placement
+/// One line about the placement, then one per cluster.
+fn of_clusters(placement: &ClusterResourcePlacement, now: Timestamp) -> String {
+    let shown = of_placement(placement);
+    let observed = placement
         .status
         .as_ref()
-        .and_then(|status| status.placement_statuses.as_deref())
-        .unwrap_or_default();
-    let mut entries: Vec<&PerClusterPlacementStatus> = entries.iter().collect();
-    entries.sort_by_key(|entry| (entry.cluster_name.is_none(), entry.cluster_name.clone()));
+        .and_then(|status| status.observed_resource_index.as_deref());
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        text,
+        "{}: index {}, available on {}, {} ({}) for {}{}",
+        placement.name_any(),
+        index(observed),
+        available(placement),
+        state(shown).replace(PREFIX, ""),
+        reason(shown),
+        age(shown, now),
+        shown
+            .map(|condition| format!("\n  {}", line(&condition.message)))
+            .unwrap_or_default(),
+    );
+    let mut entries: Vec<&PerClusterPlacementStatus> = entries(placement).iter().collect();
+    if entries.is_empty() {
+        return text + "no cluster has been selected\n";
+    }
+    entries.sort_by_key(|entry| (entry.cluster_name.is_none(), entry.cluster_name.as_deref()));
+    let mut rows = vec![cells([
+        "CLUSTER", "INDEX", "STATE", "REASON", "AGE", "MESSAGE",
+    ])];
     for entry in entries {
         let conditions = entry.conditions.as_deref().unwrap_or_default();
-        let types: Vec<&str> = std::iter::once("Scheduled")
-            .chain(
-                Stage::APPLY
-                    .iter()
-                    .chain(&[Stage::DiffReported])
-                    .map(|stage| stage.as_str()),
-            )
-            .collect();
-        let (state, reason, age) = summary(conditions, &types, now);
-        let trouble = conditions
-            .iter()
-            .find(|c| c.status != "True")
-            .map(|c| c.message.clone())
-            .unwrap_or_default();
-        rows.push(vec![
-            entry
-                .cluster_name
-                .clone()
-                .unwrap_or_else(|| "(none found)".to_owned()),
-            entry
-                .observed_resource_index
-                .clone()
-                .unwrap_or_else(|| "-".to_owned()),
-            state,
-            reason,
-            age,
-            trouble,
-        ]);
+        let shown = telling(
+            conditions,
+            &[&[SCHEDULED], chain(Stage::as_str).as_slice()].concat(),
+        );
+        let trouble = shown.filter(|condition| condition.status != "True");
+        rows.push(cells([
+            entry.cluster_name.as_deref().unwrap_or("(none found)"),
+            index(entry.observed_resource_index.as_deref()),
+            &state(shown),
+            reason(shown),
+            &age(shown, now),
+            &trouble
+                .map(|condition| line(&condition.message))
+                .unwrap_or_default(),
+        ]));
     }
-    rows
+    text + "\n" + &table(&rows)
 }
 
-/// The first condition that does not hold, or the last one that does.
-fn summary(conditions: &[Condition], types: &[&str], now: Timestamp) -> (String, String, String) {
-    let known: Vec<&Condition> = types
-        .iter()
-        .filter_map(|type_| {
-            conditions
-                .iter()
-                .find(|condition| condition.type_ == *type_)
-        })
-        .collect();
-    let Some(shown) = known
-        .iter()
-        .find(|condition| condition.status != "True")
-        .or(known.last())
-    else {
-        return (
-            "Unknown".to_owned(),
-            "not looked at yet".to_owned(),
-            "-".to_owned(),
-        );
-    };
-    let state = match shown.status.as_str() {
-        "True" => shown.type_.clone(),
-        "False" => format!("{}=False", shown.type_),
-        _ => format!("{}=Unknown", shown.type_),
-    };
-    (
-        state,
-        shown.reason.clone(),
-        age(shown.last_transition_time.0, now),
+/// The condition that tells how a placement as a whole stands.
+fn of_placement(placement: &ClusterResourcePlacement) -> Option<&Condition> {
+    let conditions = placement
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_deref())
+        .unwrap_or_default();
+    if placement.metadata.deletion_timestamp.is_some() {
+        let deleting = conditions
+            .iter()
+            .find(|condition| condition.type_ == PLACEMENT_DELETING);
+        return deleting.or_else(|| conditions.last());
+    }
+    telling(
+        conditions,
+        &[
+            &[PLACEMENT_SCHEDULED],
+            chain(Stage::placement_type).as_slice(),
+        ]
+        .concat(),
     )
 }
 
-fn age(since: Timestamp, now: Timestamp) -> String {
-    let seconds = now.duration_since(since).as_secs().max(0);
+fn entries(placement: &ClusterResourcePlacement) -> &[PerClusterPlacementStatus] {
+    placement
+        .status
+        .as_ref()
+        .and_then(|status| status.placement_statuses.as_deref())
+        .unwrap_or_default()
+}
+
+/// On how many of the selected clusters everything is available.
+fn available(placement: &ClusterResourcePlacement) -> String {
+    let selected: Vec<_> = entries(placement)
+        .iter()
+        .filter(|entry| entry.cluster_name.is_some())
+        .collect();
+    let holds = |entry: &&&PerClusterPlacementStatus| {
+        let conditions = entry.conditions.iter().flatten();
+        conditions
+            .into_iter()
+            .any(|c| c.type_ == Stage::Available.as_str() && c.status == "True")
+    };
+    format!(
+        "{}/{}",
+        selected.iter().filter(holds).count(),
+        selected.len()
+    )
+}
+
+/// The stages in the order in which they follow each other.
+fn chain(name: fn(Stage) -> &'static str) -> Vec<&'static str> {
+    Stage::APPLY
+        .into_iter()
+        .chain([Stage::DiffReported])
+        .map(name)
+        .collect()
+}
+
+/// The first condition that does not hold, else the last that does.
+fn telling<'a>(conditions: &'a [Condition], types: &[&str]) -> Option<&'a Condition> {
+    let mut known = types
+        .iter()
+        .filter_map(|type_| conditions.iter().find(|c| c.type_ == *type_));
+    let last = known.clone().next_back();
+    known.find(|condition| condition.status != "True").or(last)
+}
+
+fn state(shown: Option<&Condition>) -> String {
+    match shown {
+        None => "Pending".to_owned(),
+        Some(condition) if condition.status == "True" => condition.type_.clone(),
+        Some(condition) => format!("{}={}", condition.type_, condition.status),
+    }
+}
+
+fn reason(shown: Option<&Condition>) -> &str {
+    shown.map_or("-", |condition| &condition.reason)
+}
+
+fn index(observed: Option<&str>) -> &str {
+    observed.filter(|index| !index.is_empty()).unwrap_or("-")
+}
+
+/// How long it has been so, as kubectl writes ages.
+fn age(shown: Option<&Condition>, now: Timestamp) -> String {
+    let Some(condition) = shown else {
+        return "-".to_owned();
+    };
+    let seconds = now
+        .duration_since(condition.last_transition_time.0)
+        .as_secs()
+        .max(0);
     match seconds {
         0..120 => format!("{seconds}s"),
         120..7200 => format!("{}m", seconds / 60),
@@ -173,21 +229,30 @@ fn age(since: Timestamp, now: Timestamp) -> String {
     }
 }
 
-fn header(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
+/// Text that keeps to its line, and does nothing to a terminal.
+fn line(text: &str) -> String {
+    text.split(|c: char| c.is_control())
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
-/// Columns wide enough for what is in them, three spaces apart.
+fn cells<const N: usize>(texts: [&str; N]) -> Vec<String> {
+    texts.into_iter().map(str::to_owned).collect()
+}
+
+/// Columns as wide as what is in them, three spaces apart.
 fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter()
             .filter_map(|row| row.get(column))
-            .map(|cell| cell.chars().count())
+            .map(|cell: &String| cell.chars().count())
             .max()
-            .unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| width(column).unwrap_or(0))
+        .collect();
     let mut text = String::new();
     for row in rows {
         let cells: Vec<String> = row
@@ -204,24 +269,117 @@ fn table(rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
+
+    fn condition(type_: &str, status: &str, reason: &str, message: &str) -> Value {
+        json!({ "type": type_, "status": status, "reason": reason, "message": message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z" })
+    }
+
+    fn placement(name: &str, status: &Value) -> ClusterResourcePlacement {
+        serde_json::from_value(json!({
+            "metadata": { "name": name }, "spec": { "resourceSelectors": [] }, "status": status,
+        }))
+        .unwrap()
+    }
+
+    /// The seed's example: one cluster fails on the new version, one waits its turn on the old one.
+    fn rolling() -> ClusterResourcePlacement {
+        placement(
+            "web",
+            &json!({
+                "observedResourceIndex": "3",
+                "conditions": [
+                    condition("ClusterResourcePlacementScheduled", "True", "SchedulingPolicyFulfilled", "found 2"),
+                    condition("ClusterResourcePlacementRolloutStarted", "False", "RolloutNotStartedYet", "1 waits"),
+                ],
+                "placementStatuses": [
+                    { "conditions": [condition("Scheduled", "False", "ScheduleFailed", "no\ncluster\u{1b}[2J fits")] },
+                    { "clusterName": "west", "observedResourceIndex": "2", "conditions": [
+                        condition("Scheduled", "True", "Scheduled", ""),
+                        condition("Applied", "True", "ApplySucceeded", ""),
+                        condition("Available", "True", "ResourceAvailable", "all are ready"),
+                    ] },
+                    { "clusterName": "east", "observedResourceIndex": "3", "conditions": [
+                        condition("Scheduled", "True", "Scheduled", ""),
+                        condition("Applied", "True", "ApplySucceeded", ""),
+                        condition("Available", "False", "ResourceNotAvailableYet", "Deployment web/app is not ready"),
+                    ] },
+                ],
+            }),
+        )
+    }
+
+    fn now() -> Timestamp {
+        "2026-01-01T00:05:00Z".parse().unwrap()
+    }
 
     #[test]
-    fn columns_line_up() {
-        let rows = vec![header(&["A", "LONG"]), header(&["longer", "x"])];
-        assert_eq!(table(&rows), "A        LONG\nlonger   x\n");
+    fn placements() {
+        let list = [rolling(), placement("new", &json!({}))];
+        let expected = "\
+PLACEMENT   INDEX   AVAILABLE   STATE                  REASON                 AGE
+web         3       1/2         RolloutStarted=False   RolloutNotStartedYet   5m
+new         -       0/0         Pending                -                      -
+";
+        assert_eq!(of_placements(&list, now()), expected);
+        assert_eq!(of_placements(&[], now()), "there are no placements\n");
+    }
+
+    #[test]
+    fn clusters() {
+        let expected = "\
+web: index 3, available on 1/2, RolloutStarted=False (RolloutNotStartedYet) for 5m
+  1 waits
+
+CLUSTER        INDEX   STATE             REASON                    AGE   MESSAGE
+east           3       Available=False   ResourceNotAvailableYet   5m    Deployment web/app is not ready
+west           2       Available         ResourceAvailable         5m
+(none found)   -       Scheduled=False   ScheduleFailed            5m    no cluster [2J fits
+";
+        assert_eq!(of_clusters(&rolling(), now()), expected);
+        let text = of_clusters(&placement("new", &json!({})), now());
+        assert_eq!(
+            text,
+            "new: index -, available on 0/0, Pending (-) for -\nno cluster has been selected\n"
+        );
+    }
+
+    #[test]
+    fn a_deletion_says_what_it_waits_for() {
+        let deleting = condition(
+            PLACEMENT_DELETING,
+            "True",
+            "Waiting",
+            "east can't be reached",
+        );
+        let mut leaving = placement("web", &json!({ "conditions": [deleting] }));
+        assert_eq!(
+            state(of_placement(&leaving)),
+            "Pending",
+            "not while it is not being deleted"
+        );
+        leaving.metadata.deletion_timestamp =
+            serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        let text = of_clusters(&leaving, now());
+        assert!(
+            text.contains("Deleting (Waiting) for 5m\n  east can't be reached\n"),
+            "{text}"
+        );
     }
 
     #[test]
     fn ages() {
-        let at = |second| Timestamp::from_second(second).unwrap();
+        let since = serde_json::from_value(condition("A", "True", "R", "")).unwrap();
         for (seconds, expected) in [
-            (5, "5s"),
+            (-1, "0s"),
             (119, "119s"),
             (120, "2m"),
             (7200, "2h"),
             (172_800, "2d"),
         ] {
-            assert_eq!(age(at(0), at(seconds)), expected);
+            let now = Timestamp::from_second(1_767_225_600 + seconds).unwrap();
+            assert_eq!(age(Some(&since), now), expected);
         }
     }
 }

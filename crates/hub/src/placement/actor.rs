@@ -440,8 +440,8 @@ impl Actor {
 
     /// Sends binding writes, some at a time. One that fails does not keep the others from being sent.
     async fn write_bindings(&self, plan: &BindingPlan) -> Result<(), ApiError> {
-        let creates = plan.create.iter().map(|binding| Write::Create(binding));
-        let replaces = plan.replace.iter().map(|binding| Write::Replace(binding));
+        let creates = plan.create.iter().map(Write::Create);
+        let replaces = plan.replace.iter().map(Write::Replace);
         let deletes = plan.delete.iter().map(|binding| Write::Delete(binding));
         let writes: Vec<_> = creates
             .chain(replaces)

@@ -261,7 +261,7 @@ fn new_group(inputs: &SnapshotInputs<'_>, index: u64, hash: &str) -> Vec<Cluster
             inputs,
             index,
             position == 0,
-            name,
+            &name,
             annotations,
             chunk,
         ));
@@ -274,7 +274,7 @@ fn snapshot(
     inputs: &SnapshotInputs<'_>,
     index: u64,
     master: bool,
-    name: String,
+    name: &str,
     annotations: BTreeMap<String, String>,
     chunk: &[Arc<Manifest>],
 ) -> ClusterResourceSnapshot {
@@ -285,7 +285,7 @@ fn snapshot(
         .map(|manifest| RawObject(manifest.object.clone()))
         .collect();
     let mut object =
-        ClusterResourceSnapshot::new(&name, ResourceSnapshotSpec { selected_resources });
+        ClusterResourceSnapshot::new(name, ResourceSnapshotSpec { selected_resources });
     let mut marks = BTreeMap::from([
         (
             labels::PARENT_PLACEMENT.to_owned(),
