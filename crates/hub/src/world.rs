@@ -7,13 +7,12 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::core::PartialObjectMeta;
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use windlass_api::binding::ClusterResourceBinding;
 use windlass_api::member::MemberCluster;
 use windlass_api::placement::ClusterResourcePlacement;
-use windlass_api::snapshot::{ClusterResourceSnapshot, ClusterSchedulingPolicySnapshot};
+use windlass_api::snapshot::ClusterSchedulingPolicySnapshot;
 use windlass_api::{labels, names};
 use windlass_cluster::{Cache, CacheOptions, Change, Index, Queue};
 
@@ -80,13 +79,13 @@ impl World {
                 "policies",
                 Api::all(client.clone()),
                 all(),
-                policy_options(&queues),
+                owned_options(&queues),
             ),
             snapshots: Cache::start(
                 "snapshots",
                 Api::all(client.clone()),
                 all(),
-                snapshot_options(&queues),
+                owned_options(&queues),
             ),
             secrets: Cache::start(
                 "credentials",
@@ -221,27 +220,20 @@ fn placement_options(queues: &Queues) -> CacheOptions<ClusterResourcePlacement> 
     }
 }
 
-fn policy_options(queues: &Queues) -> CacheOptions<ClusterSchedulingPolicySnapshot> {
+/// Of what a placement owns: a change is its placement's affair.
+fn owned_options<K: kube::Resource + 'static>(queues: &Queues) -> CacheOptions<K> {
     let queue = queues.placements.clone();
     CacheOptions {
-        indexes: vec![Index {
-            name: BY_PLACEMENT,
-            values: |object| placement_of(object).into_iter().collect(),
-        }],
+        indexes: vec![by_placement()],
         on_change: Arc::new(move |change| enqueue_parents(&queue, change)),
         ..Default::default()
     }
 }
 
-fn snapshot_options(queues: &Queues) -> CacheOptions<PartialObjectMeta<ClusterResourceSnapshot>> {
-    let queue = queues.placements.clone();
-    CacheOptions {
-        indexes: vec![Index {
-            name: BY_PLACEMENT,
-            values: |object| placement_of(object).into_iter().collect(),
-        }],
-        on_change: Arc::new(move |change| enqueue_parents(&queue, change)),
-        ..Default::default()
+fn by_placement<K: kube::Resource>() -> Index<K> {
+    Index {
+        name: BY_PLACEMENT,
+        values: |object| placement_of(object).into_iter().collect(),
     }
 }
 
@@ -249,10 +241,7 @@ fn binding_options(queues: &Queues) -> CacheOptions<ClusterResourceBinding> {
     let queues = queues.clone();
     CacheOptions {
         indexes: vec![
-            Index {
-                name: BY_PLACEMENT,
-                values: |object| placement_of(object).into_iter().collect(),
-            },
+            by_placement(),
             Index {
                 name: BY_CLUSTER,
                 values: |object| vec![object.spec.target_cluster.clone()],

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use windlass_api::Time;
 use windlass_api::conditions::Status;
 use windlass_api::member::{
     AgentStatus, MemberCluster, MemberClusterStatus, PropertyValue, ResourceUsage,
 };
+use windlass_api::{Condition, Time};
 use windlass_status::conditions::{NewCondition, find, set, status};
 
 use super::usage::Usage;
@@ -84,6 +84,24 @@ pub fn desired(
     (next != previous).then_some(next)
 }
 
+/// Sets conditions in one list.
+fn putter(
+    list: &mut Vec<Condition>,
+    observed_generation: Option<i64>,
+    now: Timestamp,
+) -> impl FnMut(&str, Status, &str, String) {
+    move |type_, status, reason, message| {
+        let new = NewCondition {
+            type_,
+            status,
+            reason,
+            message,
+            observed_generation,
+        };
+        set(list, new, now);
+    }
+}
+
 fn cluster_conditions(
     next: &mut MemberClusterStatus,
     facts: &Facts,
@@ -91,19 +109,8 @@ fn cluster_conditions(
     now: Timestamp,
 ) {
     let list = next.conditions.get_or_insert_default();
-    let mut put = |type_: &str, status, reason: &str, message: String| {
-        set(
-            list,
-            NewCondition {
-                type_,
-                status,
-                reason,
-                message,
-                observed_generation: generation,
-            },
-            now,
-        );
-    };
+    let was_reached = find(list, "Joined").is_some();
+    let mut put = putter(list, generation, now);
     put(
         "ReadyToJoin",
         Status::True,
@@ -154,16 +161,13 @@ fn cluster_conditions(
                 "MemberClusterUnreachable",
                 facts.trouble.clone(),
             );
-            if find(list, "Joined").is_none() {
-                let why = format!("The cluster has not been reached yet: {}", facts.trouble);
-                let new = NewCondition {
-                    type_: "Joined",
-                    status: Status::Unknown,
-                    reason: "MemberClusterJoinStateUnknown",
-                    message: why,
-                    observed_generation: generation,
-                };
-                set(list, new, now);
+            if !was_reached {
+                put(
+                    "Joined",
+                    Status::Unknown,
+                    "MemberClusterJoinStateUnknown",
+                    format!("The cluster has not been reached yet: {}", facts.trouble),
+                );
             }
         }
         None => {}
@@ -201,19 +205,7 @@ fn agent_conditions(
         });
     let agent = &mut agents[position];
     let list = agent.conditions.get_or_insert_default();
-    let mut put = |type_: &str, status, reason: &str, message: String| {
-        set(
-            list,
-            NewCondition {
-                type_,
-                status,
-                reason,
-                message,
-                observed_generation: generation,
-            },
-            now,
-        );
-    };
+    let mut put = putter(list, generation, now);
     match facts.healthy {
         Some(true) => {
             put(
@@ -268,7 +260,7 @@ fn usage(next: &mut MemberClusterStatus, facts: &Facts, now: Timestamp) {
         Some(
             amounts
                 .iter()
-                .map(|(name, amount)| (name.clone(), super::usage::quantity(name, *amount)))
+                .map(|(name, amount)| (name.clone(), super::usage::written(name, *amount)))
                 .collect(),
         )
     };
@@ -300,19 +292,13 @@ pub fn leaving(
 ) -> Option<MemberClusterStatus> {
     let previous = cluster.status.clone().unwrap_or_default();
     let mut next = previous.clone();
-    let list = next.conditions.get_or_insert_default();
     for (type_, reason) in [
         ("ReadyToJoin", "MemberClusterNotReadyToJoin"),
         ("Joined", "MemberClusterLeft"),
     ] {
-        let new = NewCondition {
-            type_,
-            status: Status::False,
-            reason,
-            message: message.to_owned(),
-            observed_generation: cluster.metadata.generation,
-        };
-        set(list, new, now);
+        let list = next.conditions.get_or_insert_default();
+        let mut put = putter(list, cluster.metadata.generation, now);
+        put(type_, Status::False, reason, message.to_owned());
     }
     (next != previous).then_some(next)
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use windlass_scheduler::quantity;
 
 /// Resources that are summed.
 const TRACKED: [&str; 2] = ["cpu", "memory"];
@@ -89,42 +90,14 @@ pub fn moved(written: Option<&BTreeMap<String, Quantity>>, now: &BTreeMap<String
 /// Reads a quantity, rounded up to thousandths; none when it is not one.
 #[must_use]
 pub fn thousandths(quantity: &Quantity) -> Option<i128> {
-    let text = quantity.0.trim();
-    let split = text
-        .find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '+')))
-        .unwrap_or(text.len());
-    let (number, suffix) = text.split_at(split);
-    let (numerator, denominator): (i128, i128) = match suffix {
-        "" => (1000, 1),
-        "n" => (1, 1_000_000),
-        "u" => (1, 1000),
-        "m" => (1, 1),
-        "k" => (1_000_000, 1),
-        "M" => (1_000_000_000, 1),
-        "G" => (1_000_000_000_000, 1),
-        "T" => (1_000_000_000_000_000, 1),
-        "P" => (1_000_000_000_000_000_000, 1),
-        "Ki" => (1000 << 10, 1),
-        "Mi" => (1000 << 20, 1),
-        "Gi" => (1000 << 30, 1),
-        "Ti" => (1000 << 40, 1),
-        "Pi" => (1000 << 50, 1),
-        _ => return None,
-    };
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if fraction.len() > 9 {
-        return None;
-    }
-    let scale = 10_i128.pow(u32::try_from(fraction.len()).ok()?);
-    let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
-    let product = digits.checked_mul(numerator)?;
-    let divisor = scale * denominator;
-    Some(product.div_euclid(divisor) + i128::from(product.rem_euclid(divisor) != 0))
+    const NANOS: i128 = 1_000_000;
+    let nanos = quantity::Quantity::parse(&quantity.0).ok()?.nanos();
+    Some(nanos.div_euclid(NANOS) + i128::from(nanos.rem_euclid(NANOS) != 0))
 }
 
 /// Writes an amount the way people read it: cores for cpu, Ki for memory.
 #[must_use]
-pub fn quantity(name: &str, thousandths: i128) -> Quantity {
+pub fn written(name: &str, thousandths: i128) -> Quantity {
     if name == "memory" && thousandths % (1000 << 10) == 0 {
         return Quantity(format!("{}Ki", thousandths / (1000 << 10)));
     }
@@ -151,8 +124,8 @@ mod tests {
         ] {
             assert_eq!(thousandths(&Quantity(text.into())), expected, "{text}");
         }
-        assert_eq!(quantity("cpu", 7750).0, "7750m");
-        assert_eq!(quantity("memory", 1000 << 30).0, "1048576Ki");
+        assert_eq!(written("cpu", 7750).0, "7750m");
+        assert_eq!(written("memory", 1000 << 30).0, "1048576Ki");
     }
 
     #[test]

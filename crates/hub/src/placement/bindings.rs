@@ -272,6 +272,7 @@ fn rollout_binding<'a>(
         current.is_some() && current == digest_of(&target, inputs.groups, inputs.latest);
     let same_snapshot = spec.resource_snapshot_name == inputs.latest.name;
     let quiet = windlass_rollout::touches_no_object(spec.apply_strategy.as_ref(), Some(apply));
+    let reports_diff = EffectiveApply::of(spec.apply_strategy.as_ref()).reports_diff();
     let unreachable = inputs.unreachable.contains(&spec.target_cluster);
     let readiness = match &binding.live {
         // The spec as it is in the API server is what the status is about.
@@ -294,13 +295,7 @@ fn rollout_binding<'a>(
         on_target: spec.resource_snapshot_name == inputs.latest.name
             && spec.apply_strategy.as_ref() == Some(apply),
         settings_only: same_content || (same_snapshot && quiet),
-        readiness: match readiness {
-            ready::Readiness::Ready => Readiness::Ready,
-            ready::Readiness::ReadyAt(at) => Readiness::ReadyAt(at),
-            ready::Readiness::Failed(_) => Readiness::Failed,
-            ready::Readiness::Unreachable => Readiness::Unreachable,
-            ready::Readiness::InProgress => Readiness::InProgress,
-        },
+        readiness: Readiness::of(readiness, reports_diff),
         previously_bound: !spec.resource_snapshot_name.is_empty(),
     }
 }

@@ -363,11 +363,6 @@ pub async fn relabel(
     .map_err(|error| ApiError::Rejected(error.to_string()))?;
     let live = writer
         .json_patch_dyn(&kind, None, &snapshot.name_any(), &patch)
-        .await
-        .map_err(|error| match error {
-            // A failed test means that it has changed: read again.
-            ApiError::Rejected(message) => ApiError::Conflict(message),
-            other => other,
-        })?;
+        .await?;
     Ok(meta_of(live.metadata))
 }
