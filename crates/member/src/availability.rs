@@ -1,5 +1,6 @@
 //! Whether an object on a member is available (member §15).
 
+use kube::core::DynamicObject;
 use serde_json::Value;
 
 use crate::manifest::ManifestId;
@@ -41,7 +42,7 @@ const DATA: [(&str, &str); 18] = [
 
 /// Judges a live object. Only version v1 of the kinds is tracked, as in the API's rules.
 #[must_use]
-pub fn assess(id: &ManifestId, live: &Value) -> Availability {
+pub fn assess(id: &ManifestId, live: &DynamicObject) -> Availability {
     if id.version != "v1" {
         return Availability::NotTrackable;
     }
@@ -58,12 +59,15 @@ pub fn assess(id: &ManifestId, live: &Value) -> Availability {
     }
 }
 
-fn number(live: &Value, pointer: &str) -> i64 {
-    live.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
+fn number(live: &DynamicObject, pointer: &str) -> i64 {
+    live.data
+        .pointer(pointer)
+        .and_then(Value::as_i64)
+        .unwrap_or(0)
 }
 
-fn is_observed(live: &Value) -> bool {
-    number(live, "/status/observedGeneration") == number(live, "/metadata/generation")
+fn is_observed(live: &DynamicObject) -> bool {
+    number(live, "/status/observedGeneration") == live.metadata.generation.unwrap_or(0)
 }
 
 fn verdict(available: bool, why: impl FnOnce() -> String) -> Availability {
@@ -78,11 +82,12 @@ fn not_observed() -> Availability {
     Availability::NotYet("its controller has not seen the change yet".to_owned())
 }
 
-fn deployment(live: &Value) -> Availability {
+fn deployment(live: &DynamicObject) -> Availability {
     if !is_observed(live) {
         return not_observed();
     }
     let wanted = live
+        .data
         .pointer("/spec/replicas")
         .and_then(Value::as_i64)
         .unwrap_or(1);
@@ -98,24 +103,31 @@ fn deployment(live: &Value) -> Availability {
     })
 }
 
-fn stateful_set(live: &Value) -> Availability {
+fn stateful_set(live: &DynamicObject) -> Availability {
     if !is_observed(live) {
         return not_observed();
     }
     let wanted = live
+        .data
         .pointer("/spec/replicas")
         .and_then(Value::as_i64)
         .unwrap_or(1);
     let available = number(live, "/status/availableReplicas");
     let settled = number(live, "/status/currentReplicas")
         == number(live, "/status/updatedReplicas")
-        && live.pointer("/status/currentRevision") == live.pointer("/status/updateRevision");
+        && live.data.pointer("/status/currentRevision")
+            == live.data.pointer("/status/updateRevision");
     verdict(available == wanted && settled, || {
-        format!("{available} of {wanted} replicas are available")
+        let update = if settled {
+            ""
+        } else {
+            ", its update is under way"
+        };
+        format!("{available} of {wanted} replicas are available{update}")
     })
 }
 
-fn daemon_set(live: &Value) -> Availability {
+fn daemon_set(live: &DynamicObject) -> Availability {
     if !is_observed(live) {
         return not_observed();
     }
@@ -130,15 +142,16 @@ fn daemon_set(live: &Value) -> Availability {
     })
 }
 
-fn service(live: &Value) -> Availability {
+fn service(live: &DynamicObject) -> Availability {
     match live
+        .data
         .pointer("/spec/type")
         .and_then(Value::as_str)
         .unwrap_or("ClusterIP")
     {
         "ExternalName" => Availability::NotTrackable,
         "LoadBalancer" => {
-            let ingress = live.pointer("/status/loadBalancer/ingress/0");
+            let ingress = live.data.pointer("/status/loadBalancer/ingress/0");
             let known = ingress.is_some_and(|i| {
                 ["ip", "hostname"].iter().any(|key| {
                     i.get(key)
@@ -149,7 +162,10 @@ fn service(live: &Value) -> Availability {
             verdict(known, || "its load balancer has no address yet".to_owned())
         }
         _ => {
-            let ip = live.pointer("/spec/clusterIPs/0").and_then(Value::as_str);
+            let ip = live
+                .data
+                .pointer("/spec/clusterIPs/0")
+                .and_then(Value::as_str);
             verdict(ip.is_some_and(|ip| !ip.is_empty()), || {
                 "it has no cluster IP yet".to_owned()
             })
@@ -157,23 +173,23 @@ fn service(live: &Value) -> Availability {
     }
 }
 
-fn condition<'a>(live: &'a Value, type_: &str) -> Option<&'a Value> {
-    let list = live.pointer("/status/conditions")?.as_array()?;
+fn condition<'a>(live: &'a DynamicObject, type_: &str) -> Option<&'a Value> {
+    let list = live.data.pointer("/status/conditions")?.as_array()?;
     list.iter().find(|condition| condition["type"] == type_)
 }
 
-fn holds(live: &Value, type_: &str) -> bool {
+fn holds(live: &DynamicObject, type_: &str) -> bool {
     condition(live, type_).is_some_and(|condition| condition["status"] == "True")
 }
 
-fn crd(live: &Value) -> Availability {
+fn crd(live: &DynamicObject) -> Availability {
     verdict(
         holds(live, "Established") && holds(live, "NamesAccepted"),
         || "it is not established yet".to_owned(),
     )
 }
 
-fn disruption_budget(live: &Value) -> Availability {
+fn disruption_budget(live: &DynamicObject) -> Availability {
     if !is_observed(live) {
         return not_observed();
     }
@@ -189,7 +205,7 @@ fn disruption_budget(live: &Value) -> Availability {
 }
 
 /// Untracked by the API's rules, but one that says it failed is not passed over (design §5.23).
-fn job(live: &Value) -> Availability {
+fn job(live: &DynamicObject) -> Availability {
     match condition(live, "Failed").filter(|condition| condition["status"] == "True") {
         Some(condition) => Availability::Failed(
             condition["message"]
@@ -205,6 +221,10 @@ fn job(live: &Value) -> Availability {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    fn judge(id: &ManifestId, live: &Value) -> Availability {
+        assess(id, &serde_json::from_value(live.clone()).unwrap())
+    }
 
     fn id(group: &str, kind: &str) -> ManifestId {
         ManifestId {
@@ -231,7 +251,7 @@ mod tests {
             (json!({"metadata": {"generation": 1}}), false),
         ] {
             assert_eq!(
-                assess(&id("apps", "Deployment"), &live) == Availability::Available,
+                judge(&id("apps", "Deployment"), &live) == Availability::Available,
                 expected,
                 "{live}"
             );
@@ -244,7 +264,7 @@ mod tests {
         let established = json!({"status": {"conditions": [
             {"type": "Established", "status": "True"}, {"type": "NamesAccepted", "status": "True"}]}});
         let rows = [
-            ("", "ConfigMap", json!({}), Some(Available)),
+            ("", "ConfigMap", json!({"metadata": {}}), Some(Available)),
             (
                 "",
                 "Service",
@@ -273,11 +293,16 @@ mod tests {
             (
                 "apiextensions.k8s.io",
                 "CustomResourceDefinition",
-                json!({}),
+                json!({"metadata": {}}),
                 None,
             ),
-            ("batch", "Job", json!({}), Some(NotTrackable)),
-            ("example.com", "Thing", json!({}), Some(NotTrackable)),
+            ("batch", "Job", json!({"metadata": {}}), Some(NotTrackable)),
+            (
+                "example.com",
+                "Thing",
+                json!({"metadata": {}}),
+                Some(NotTrackable),
+            ),
             (
                 "apps",
                 "DaemonSet",
@@ -286,7 +311,7 @@ mod tests {
             ),
         ];
         for (group, kind, live, expected) in rows {
-            let found = assess(&id(group, kind), &live);
+            let found = judge(&id(group, kind), &live);
             match expected {
                 Some(expected) => assert_eq!(found, expected, "{kind} {live}"),
                 None => assert!(matches!(found, Availability::NotYet(_)), "{kind} {live}"),
@@ -294,7 +319,7 @@ mod tests {
         }
         let failed = json!({"status": {"conditions": [{"type": "Failed", "status": "True", "message": "m"}]}});
         assert_eq!(
-            assess(&id("batch", "Job"), &failed),
+            judge(&id("batch", "Job"), &failed),
             Availability::Failed("m".into())
         );
     }

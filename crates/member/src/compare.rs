@@ -1,273 +1,272 @@
 //! Whether a live object has everything that a manifest asks for.
+//!
+//! What only the live object has does not matter: the server fills in defaults, and others may own fields
+//! of their own. The rules, by what the manifest has:
+//!
+//! | manifest | equal when the live object has |
+//! |---|---|
+//! | null | anything |
+//! | an empty list or map | the same, or nothing |
+//! | a map | every field of it, equal by these rules; of an atomic map, nothing else |
+//! | a list with merge keys | an equal item for each, in any order |
+//! | another list | as many items, equal in turn |
+//! | a quantity | the same amount |
+//! | anything else | the same value |
+//!
+//! Of metadata only labels and annotations count; status never does. A Secret's `stringData` is looked for
+//! in `data`. Where this can't tell (the server writes a value in another way than any rule says), it sees
+//! a difference; an apply that changes nothing then settles it.
 
+use k8s_openapi::ByteString;
+use kube::core::DynamicObject;
 use serde_json::{Map, Value};
 
-/// Fields that tell the items of a list apart, in the order in which they are tried.
-const KEYS: [&str; 8] = [
-    "name",
-    "containerPort",
-    "port",
-    "mountPath",
-    "devicePath",
-    "topologyKey",
-    "type",
-    "uid",
-];
+use crate::manifest::Manifest;
+use crate::quantity;
+use crate::schema::{Schema, identities, identity, is_empty};
 
-/// The first field of the manifest that the live object lacks or has another value of, as a JSON pointer;
-/// none when the live object covers the manifest. What only the live object has does not matter.
+/// Differences that are told at most.
+pub const LIMIT: usize = 100;
+
+/// A field that the live object lacks or has another value of. Never holds the value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// JSON pointer into the manifest.
+    pub path: String,
+}
+
+/// Whether the live object has everything that the manifest asks for.
+///
+/// # Errors
+/// What it lacks or has otherwise, in order, [`LIMIT`] at most.
+pub fn covers(manifest: &Manifest, live: &DynamicObject) -> Result<(), Vec<Difference>> {
+    let found = differences(manifest, live, LIMIT);
+    if found.is_empty() { Ok(()) } else { Err(found) }
+}
+
+/// The first difference, if there is one.
 #[must_use]
-pub fn first_difference(manifest: &Value, live: &Value) -> Option<String> {
-    let (Some(wanted), Some(found)) = (manifest.as_object(), live.as_object()) else {
-        return (manifest != live).then(|| "/".to_owned());
-    };
-    for (key, value) in wanted {
-        let path = format!("/{}", escape(key));
-        let difference = match key.as_str() {
-            // The type is what the object was looked up by; items of a list come without it.
-            "status" | "apiVersion" | "kind" => None,
-            "metadata" => metadata(value, found.get(key).unwrap_or(&Value::Null)),
-            // The server keeps the bytes under data.
-            "stringData" => string_data(value, found.get("data")),
-            _ => differs(value, found.get(key), &path),
-        };
-        if difference.is_some() {
-            return difference;
+pub fn first_difference(manifest: &Manifest, live: &DynamicObject) -> Option<String> {
+    differences(manifest, live, 1)
+        .pop()
+        .map(|difference| difference.path)
+}
+
+/// The first difference among labels and annotations.
+#[must_use]
+pub fn metadata_difference(manifest: &Manifest, live: &DynamicObject) -> Option<String> {
+    let mut walk = Walk::new(manifest, 1);
+    walk.metadata(manifest.object.get("metadata"), live);
+    walk.found.pop().map(|difference| difference.path)
+}
+
+fn differences(manifest: &Manifest, live: &DynamicObject, limit: usize) -> Vec<Difference> {
+    let mut walk = Walk::new(manifest, limit);
+    walk.metadata(manifest.object.get("metadata"), live);
+    let empty = Map::new();
+    let secrets = manifest
+        .object
+        .get("stringData")
+        .and_then(Value::as_object)
+        .unwrap_or(&empty);
+    for (field, wanted) in manifest.object.as_object().unwrap_or(&empty) {
+        match field.as_str() {
+            "apiVersion" | "kind" | "metadata" | "status" => {}
+            "stringData" => walk.string_data(secrets, live.data.get("data")),
+            // stringData goes before data.
+            "data" if !secrets.is_empty() => {
+                let mut wanted = wanted.clone();
+                if let Some(map) = wanted.as_object_mut() {
+                    map.retain(|key, _| !secrets.contains_key(key));
+                }
+                walk.at(field, |walk| {
+                    walk.value(field, &wanted, live.data.get(field), false);
+                });
+            }
+            _ => walk.at(field, |walk| {
+                walk.value(field, wanted, live.data.get(field), false);
+            }),
         }
     }
-    None
+    walk.found
 }
 
-fn metadata(wanted: &Value, found: &Value) -> Option<String> {
-    ["labels", "annotations"].iter().find_map(|key| {
-        let path = format!("/metadata/{key}");
-        wanted
-            .get(key)
-            .and_then(|wanted| differs(wanted, found.get(key), &path))
-    })
+/// One comparison.
+struct Walk<'a> {
+    schema: Schema<'a>,
+    limit: usize,
+    path: String,
+    found: Vec<Difference>,
 }
 
-fn string_data(wanted: &Value, data: Option<&Value>) -> Option<String> {
-    let missing = |key: &String| data.and_then(|data| data.get(key)).is_none();
-    // Values are not compared: they would have to be encoded, and a change of the manifest shows in its digest.
-    wanted
-        .as_object()?
-        .keys()
-        .find(|key| missing(key))
-        .map(|key| format!("/stringData/{}", escape(key)))
-}
-
-fn differs(wanted: &Value, found: Option<&Value>, path: &str) -> Option<String> {
-    if is_empty(wanted) && found.is_none_or(is_empty) {
-        return None;
+impl<'a> Walk<'a> {
+    fn new(manifest: &'a Manifest, limit: usize) -> Self {
+        Self {
+            schema: Schema::of(&manifest.id),
+            limit,
+            path: String::new(),
+            found: Vec::new(),
+        }
     }
-    let Some(found) = found else {
-        return Some(path.to_owned());
-    };
-    match (wanted, found) {
-        (Value::Object(wanted), Value::Object(found)) => object_differs(wanted, found, path),
-        (Value::Array(wanted), Value::Array(found)) => list_differs(wanted, found, path),
-        _ => (!same_scalar(wanted, found)).then(|| path.to_owned()),
+
+    fn differs(&mut self) {
+        if self.found.len() < self.limit {
+            self.found.push(Difference {
+                path: self.path.clone(),
+            });
+        }
     }
-}
 
-fn object_differs(
-    wanted: &Map<String, Value>,
-    found: &Map<String, Value>,
-    path: &str,
-) -> Option<String> {
-    wanted
-        .iter()
-        .find_map(|(key, value)| differs(value, found.get(key), &format!("{path}/{}", escape(key))))
-}
+    fn at(&mut self, key: &str, look: impl FnOnce(&mut Self)) {
+        if self.found.len() >= self.limit {
+            return;
+        }
+        let length = self.path.len();
+        self.path.push('/');
+        for character in key.chars() {
+            match character {
+                '~' => self.path.push_str("~0"),
+                '/' => self.path.push_str("~1"),
+                other => self.path.push(other),
+            }
+        }
+        look(self);
+        self.path.truncate(length);
+    }
 
-fn list_differs(wanted: &[Value], found: &[Value], path: &str) -> Option<String> {
-    if let Some(key) = key_of(wanted) {
-        // Lists with a key merge: others may have added items and the order may differ.
-        return wanted.iter().enumerate().find_map(|(position, item)| {
-            let twin = found.iter().find(|other| other.get(key) == item.get(key));
-            differs(item, twin, &format!("{path}/{position}"))
+    fn metadata(&mut self, wanted: Option<&Value>, live: &DynamicObject) {
+        let maps = [
+            ("labels", &live.metadata.labels),
+            ("annotations", &live.metadata.annotations),
+        ];
+        self.at("metadata", |walk| {
+            for (field, found) in maps {
+                let Some(map) = wanted
+                    .and_then(|wanted| wanted.get(field))
+                    .and_then(Value::as_object)
+                else {
+                    continue;
+                };
+                walk.at(field, |walk| {
+                    for (key, value) in map
+                        .iter()
+                        .filter(|(key, value)| !value.is_null() && !is_dropped(key))
+                    {
+                        let same = found
+                            .as_ref()
+                            .and_then(|found| found.get(key))
+                            .is_some_and(|found| value == found);
+                        if !same {
+                            walk.at(key, Self::differs);
+                        }
+                    }
+                });
+            }
         });
     }
-    if wanted.len() != found.len() {
-        return Some(path.to_owned());
+
+    fn string_data(&mut self, wanted: &Map<String, Value>, data: Option<&Value>) {
+        self.at("stringData", |walk| {
+            for (key, value) in wanted {
+                let bytes = value
+                    .as_str()
+                    .map(|text| ByteString(text.as_bytes().to_vec()));
+                let encoded = bytes.and_then(|bytes| serde_json::to_value(bytes).ok());
+                if encoded.as_ref() != data.and_then(|data| data.get(key)) {
+                    walk.at(key, Self::differs);
+                }
+            }
+        });
     }
-    wanted
-        .iter()
-        .zip(found)
-        .enumerate()
-        .find_map(|(position, (wanted, found))| {
-            differs(wanted, Some(found), &format!("{path}/{position}"))
-        })
+
+    fn value(&mut self, field: &str, wanted: &Value, found: Option<&Value>, amount: bool) {
+        if wanted.is_null() || self.schema.is_assigned(field, wanted) {
+            return;
+        }
+        let Some(found) = found.filter(|found| !found.is_null()) else {
+            if !self.schema.may_be_absent(field, wanted) {
+                self.differs();
+            }
+            return;
+        };
+        let amount = amount || self.schema.is_quantity(field);
+        match (wanted, found) {
+            (Value::Object(wanted), Value::Object(found)) => self.map(field, wanted, found, amount),
+            (Value::Array(wanted), Value::Array(found)) => self.list(field, wanted, found, amount),
+            _ if same_scalar(wanted, found, amount) => {}
+            _ => self.differs(),
+        }
+    }
+
+    fn map(
+        &mut self,
+        field: &str,
+        wanted: &Map<String, Value>,
+        found: &Map<String, Value>,
+        amount: bool,
+    ) {
+        if self.schema.is_atomic(field) {
+            let extra = found
+                .iter()
+                .find(|(key, value)| !wanted.contains_key(*key) && !is_empty(value));
+            if let Some((key, _)) = extra {
+                self.at(key, Self::differs);
+            }
+        }
+        for (key, value) in wanted {
+            self.at(key, |walk| walk.value(key, value, found.get(key), amount));
+        }
+    }
+
+    fn list(&mut self, field: &str, wanted: &[Value], found: &[Value], amount: bool) {
+        let keyed = self
+            .schema
+            .keys(field, wanted)
+            .and_then(|keys| Some((keys, identities(wanted, keys)?)));
+        if let Some((keys, identities)) = keyed {
+            for (position, (item, wanted_identity)) in wanted.iter().zip(identities).enumerate() {
+                let twin = found
+                    .iter()
+                    .find(|other| identity(other, keys).as_ref() == Some(&wanted_identity));
+                self.at(&position.to_string(), |walk| match twin {
+                    Some(twin) => walk.value("", item, Some(twin), amount),
+                    None => walk.differs(),
+                });
+            }
+            return;
+        }
+        if wanted.len() != found.len() {
+            self.differs();
+            return;
+        }
+        for (position, (item, found)) in wanted.iter().zip(found).enumerate() {
+            self.at(&position.to_string(), |walk| {
+                walk.value("", item, Some(found), amount);
+            });
+        }
+    }
 }
 
-fn key_of(items: &[Value]) -> Option<&'static str> {
-    if items.is_empty() || !items.iter().all(Value::is_object) {
-        return None;
-    }
-    KEYS.into_iter().find(|key| {
-        let values: Vec<&Value> = items.iter().filter_map(|item| item.get(key)).collect();
-        values.len() == items.len() && (1..values.len()).all(|i| !values[..i].contains(&values[i]))
-    })
+/// Annotations of manifests that are not sent (member §11.1).
+fn is_dropped(key: &str) -> bool {
+    crate::object::UNSENT_ANNOTATIONS.contains(&key)
 }
 
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Object(map) => map.values().all(is_empty),
-        Value::Array(list) => list.is_empty(),
-        _ => false,
-    }
-}
-
-fn same_scalar(wanted: &Value, found: &Value) -> bool {
+fn same_scalar(wanted: &Value, found: &Value, amount: bool) -> bool {
     if wanted == found {
         return true;
     }
     if let (Some(wanted), Some(found)) = (wanted.as_f64(), found.as_f64()) {
         return wanted == found;
     }
-    // "1000m" and "1" are the same quantity; a number may stand for either.
-    let text = |value: &Value| match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
+    let nanos = |value: &Value| match value {
+        Value::String(text) => quantity::nanos(text),
+        Value::Number(number) => quantity::nanos(&number.to_string()),
         _ => None,
     };
-    match (
-        text(wanted).and_then(|t| quantity(&t)),
-        text(found).and_then(|t| quantity(&t)),
-    ) {
-        (Some(wanted), Some(found)) => wanted == found,
-        _ => false,
-    }
-}
-
-/// A quantity in billionths; none when the text is not one, or has a fraction finer than that.
-fn quantity(text: &str) -> Option<i128> {
-    let split = text
-        .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-'))
-        .unwrap_or(text.len());
-    let (number, suffix) = text.split_at(split);
-    let unit: i128 = match suffix {
-        "n" => 1,
-        "u" => 1_000,
-        "m" => 1_000_000,
-        "" => 1_000_000_000,
-        "k" => 1_000_000_000_000,
-        "M" => 1_000_000_000_000_000,
-        "G" => 1_000_000_000_000_000_000,
-        "T" => 1_000_000_000_000_000_000_000,
-        "Ki" => 1_000_000_000 << 10,
-        "Mi" => 1_000_000_000 << 20,
-        "Gi" => 1_000_000_000 << 30,
-        "Ti" => 1_000_000_000 << 40,
-        _ => return None,
-    };
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let scale = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-    let scaled = format!("{whole}{fraction}")
-        .parse::<i128>()
-        .ok()?
-        .checked_mul(unit)?;
-    (scaled % scale == 0).then(|| scaled / scale)
-}
-
-fn escape(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
+    amount && nanos(wanted).is_some_and(|amount| Some(amount) == nanos(found))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use serde_json::json;
-
-    #[test]
-    fn rows() {
-        let rows = [
-            (
-                json!({"data": {"a": "1"}}),
-                json!({"data": {"a": "1", "b": "2"}}),
-                None,
-            ),
-            (
-                json!({"data": {"a": "1"}}),
-                json!({"data": {"a": "2"}}),
-                Some("/data/a"),
-            ),
-            (json!({"data": {"a": "1"}}), json!({}), Some("/data")),
-            (json!({"spec": {"x": {}}}), json!({}), None),
-            (
-                json!({"spec": {"cpu": "1000m"}}),
-                json!({"spec": {"cpu": "1"}}),
-                None,
-            ),
-            (
-                json!({"spec": {"cpu": "0.5"}}),
-                json!({"spec": {"cpu": "500m"}}),
-                None,
-            ),
-            (
-                json!({"spec": {"cpu": 1}}),
-                json!({"spec": {"cpu": "1"}}),
-                None,
-            ),
-            (
-                json!({"spec": {"l": [1, 2]}}),
-                json!({"spec": {"l": [1, 2, 3]}}),
-                Some("/spec/l"),
-            ),
-            (
-                json!({"spec": {"c": [{"name": "a", "image": "x"}]}}),
-                json!({"spec": {"c": [{"name": "sidecar"}, {"name": "a", "image": "x", "pull": "p"}]}}),
-                None,
-            ),
-            (
-                json!({"spec": {"c": [{"name": "a", "image": "x"}]}}),
-                json!({"spec": {"c": [{"name": "a", "image": "y"}]}}),
-                Some("/spec/c/0/image"),
-            ),
-            (
-                json!({"metadata": {"labels": {"a/b": "1"}, "finalizers": ["x"]}}),
-                json!({"metadata": {"labels": {}}}),
-                Some("/metadata/labels/a~1b"),
-            ),
-            (
-                json!({"stringData": {"k": "v"}}),
-                json!({"data": {"k": "dg=="}}),
-                None,
-            ),
-            (json!({"status": {"x": 1}}), json!({}), None),
-        ];
-        for (manifest, live, expected) in rows {
-            assert_eq!(
-                first_difference(&manifest, &live).as_deref(),
-                expected,
-                "{manifest} {live}"
-            );
-        }
-    }
-
-    fn tree() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![
-            Just(Value::Null),
-            any::<i32>().prop_map(Value::from),
-            "[a-z]{0,4}".prop_map(Value::from)
-        ];
-        leaf.prop_recursive(4, 32, 4, |inner| {
-            prop_oneof![
-                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-                proptest::collection::btree_map("[a-z]{1,3}", inner, 0..4)
-                    .prop_map(|map| Value::Object(map.into_iter().collect())),
-            ]
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn every_object_covers_itself(spec in tree()) {
-            let object = json!({ "spec": spec });
-            prop_assert_eq!(first_difference(&object, &object), None);
-        }
-    }
-}
+#[path = "compare_test.rs"]
+mod tests;

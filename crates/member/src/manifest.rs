@@ -19,6 +19,17 @@ pub struct ManifestId {
     pub name: String,
 }
 
+impl ManifestId {
+    /// The object, whatever version it is looked at in: what things that are remembered are filed under.
+    #[must_use]
+    pub fn any_version(&self) -> Self {
+        Self {
+            version: String::new(),
+            ..self.clone()
+        }
+    }
+}
+
 impl std::fmt::Display for ManifestId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.namespace {

@@ -1,23 +1,25 @@
 //! A connected member cluster.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use dashmap::DashMap;
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use futures::future::BoxFuture;
+use futures::{StreamExt, stream};
+use kube::core::GroupVersionKind;
 use kube::runtime::watcher;
-use kube::{Api, Client};
-use windlass_api::labels;
-use windlass_api::work::AppliedWork;
-use windlass_cluster::clock::Instant;
+use kube::{Api, Client, ResourceExt};
+use windlass_api::work::{AppliedWork, AppliedWorkSpec};
+use windlass_cluster::clock::{self, Instant};
 use windlass_cluster::{ApiError, Cache, CacheOptions, Change, Discovery, ObjectKey, Writer};
 
 use crate::manifest::ManifestId;
-use crate::object::FIELD_MANAGER;
+use crate::memory::Memory;
+use crate::object::{FIELD_MANAGER, state_of_meta};
+use crate::watches::Watches;
 
-/// How long a first list may take before the cluster counts as not answering.
-const LIST_LIMIT: Duration = Duration::from_secs(15);
+/// How long the first list of AppliedWorks is waited for before one is read by itself.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How a member is connected.
 pub struct MemberOptions {
@@ -27,7 +29,7 @@ pub struct MemberOptions {
     pub client: Client,
     /// Told the name of the Work whose objects have changed.
     pub wake: Arc<dyn Fn(&str) + Send + Sync>,
-    /// Applies of one Work in flight at once.
+    /// Requests of one Work in flight at once.
     pub concurrency: usize,
 }
 
@@ -37,142 +39,158 @@ pub struct Member {
     pub(crate) writer: Writer,
     pub(crate) discovery: Discovery,
     pub(crate) concurrency: usize,
-    wake: Arc<dyn Fn(&str) + Send + Sync>,
-    kinds: Mutex<HashMap<ApiResourceKey, Cache<DynamicObject>>>,
-    /// Which Work an object belongs to.
-    pub(crate) works_of: Arc<DashMap<ObjectRef, String>>,
-    pub(crate) works: DashMap<String, Arc<tokio::sync::Mutex<WorkState>>>,
-}
-
-type ApiResourceKey = (String, String, String);
-
-/// Group, kind, namespace and name: an object whatever version it is looked at in.
-pub(crate) type ObjectRef = (String, String, String, String);
-
-/// What is remembered of a Work between two deliveries. All of it may be lost.
-#[derive(Default)]
-pub(crate) struct WorkState {
-    /// The AppliedWork as last seen.
-    pub applied: Option<AppliedWork>,
-    /// Objects of which an apply changed nothing: clean as long as uid and resourceVersion stay.
-    pub clean: HashMap<ManifestId, (String, String)>,
-    /// Objects that somebody keeps changing: how often in a row, and when they are applied again.
-    pub fights: HashMap<ManifestId, (u32, Instant)>,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) watches: Watches,
+    works: Cache<AppliedWork>,
+    /// Versions by UID that are answers to writes of our own.
+    own: Arc<DashMap<String, String>>,
+    /// A Work is delivered or removed, not both at once.
+    turns: DashMap<String, Arc<tokio::sync::Mutex<()>>>,
+    contact: Mutex<Option<Instant>>,
 }
 
 impl Member {
-    /// Prepares the engine; watches start as kinds are needed.
+    /// Starts the engine. AppliedWorks are watched from now on, other kinds as they are needed.
     #[must_use]
     pub fn start(options: MemberOptions) -> Arc<Self> {
+        let memory = Arc::<Memory>::default();
+        let own = Arc::<DashMap<String, String>>::default();
+        let (wake, written) = (Arc::clone(&options.wake), Arc::clone(&own));
+        let of_works = CacheOptions {
+            on_change: Arc::new(move |change: &Change<AppliedWork>| {
+                let ours = change.new.as_ref().is_some_and(|new| {
+                    let (uid, version) = state_of_meta(&new.metadata);
+                    written.get(&uid).is_some_and(|written| *written == version)
+                });
+                if !ours {
+                    wake(&change.key.name);
+                }
+            }),
+            ..Default::default()
+        };
+        let works = Api::all(options.client.clone());
         Arc::new(Self {
             cluster: options.cluster,
             writer: Writer::new(options.client.clone(), FIELD_MANAGER),
-            discovery: Discovery::new(options.client),
+            discovery: Discovery::new(options.client.clone()),
             concurrency: options.concurrency.max(1),
-            wake: options.wake,
-            kinds: Mutex::default(),
-            works_of: Arc::default(),
-            works: DashMap::new(),
+            watches: Watches::new(options.client, options.wake, Arc::clone(&memory)),
+            memory,
+            works: Cache::start("applied works", works, watcher::Config::default(), of_works),
+            own,
+            turns: DashMap::new(),
+            contact: Mutex::default(),
         })
     }
 
     /// Ends the watches.
     pub fn stop(&self) {
-        for cache in lock(&self.kinds).values() {
-            cache.stop();
-        }
+        self.works.stop();
+        self.watches.stop();
     }
 
-    pub(crate) fn work_state(&self, work: &str) -> Arc<tokio::sync::Mutex<WorkState>> {
-        Arc::clone(&self.works.entry(work.to_owned()).or_default())
+    /// When the cluster last answered a delivery or a removal; none before the first.
+    #[must_use]
+    pub fn last_contact(&self) -> Option<Instant> {
+        *self.contact.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is placed of a kind, watched from now on.
-    pub(crate) fn watch(&self, kind: &ApiResource) -> Cache<DynamicObject> {
-        let key = (kind.group.clone(), kind.version.clone(), kind.kind.clone());
-        let mut kinds = lock(&self.kinds);
-        if let Some(cache) = kinds.get(&key) {
-            return cache.clone();
-        }
-        let (works_of, wake) = (Arc::clone(&self.works_of), Arc::clone(&self.wake));
-        let (group, name) = (kind.group.clone(), kind.kind.clone());
-        let options = CacheOptions {
-            on_change: Arc::new(move |change: &Change<DynamicObject>| {
-                let object = (
-                    group.clone(),
-                    name.clone(),
-                    change.key.namespace.clone(),
-                    change.key.name.clone(),
-                );
-                if let Some(work) = works_of.get(&object) {
-                    wake(&work);
-                }
-            }),
-            ..Default::default()
-        };
-        let config = watcher::Config::default().labels(&format!(
-            "{}={}",
-            labels::PLACED,
-            labels::PLACED_VALUE
-        ));
-        let cache = Cache::start(
-            "placed",
-            Api::all_with(self.writer.client().clone(), kind),
-            config,
-            options,
-        );
-        kinds.insert(key, cache.clone());
-        cache
+    pub(crate) fn note_contact(&self) {
+        *self.contact.lock().unwrap_or_else(PoisonError::into_inner) = Some(clock::monotonic());
     }
 
-    /// As [`Self::watch`], once the first list is in.
-    ///
-    /// # Errors
-    /// When it does not come.
-    pub(crate) async fn watched(
+    pub(crate) fn turn(&self, work: &str) -> Arc<tokio::sync::Mutex<()>> {
+        Arc::clone(&self.turns.entry(work.to_owned()).or_default())
+    }
+
+    pub(crate) fn end_turns(&self, work: &str) {
+        self.turns.remove(work);
+    }
+
+    /// The AppliedWork of that name, made when there is none.
+    pub(crate) async fn ensure_work(
         &self,
-        kind: &ApiResource,
-    ) -> Result<Cache<DynamicObject>, ApiError> {
-        let cache = self.watch(kind);
-        if tokio::time::timeout(LIST_LIMIT, cache.wait_synced())
-            .await
-            .is_err()
-        {
-            let why = cache.last_error().unwrap_or_else(|| "no answer".to_owned());
-            return Err(ApiError::transient(format!(
-                "{} of cluster {} can't be listed: {why}",
-                kind.plural, self.cluster
-            )));
+        name: &str,
+        namespace: &str,
+    ) -> Result<AppliedWork, ApiError> {
+        if !self.works.is_synced() && self.works.last_error().is_none() {
+            // What is late is read by itself.
+            drop(tokio::time::timeout(PATIENCE, self.works.wait_synced()).await);
         }
-        Ok(cache)
+        if let Some(work) = self.works.get(&ObjectKey::cluster(name)) {
+            return Ok((*work).clone());
+        }
+        if let Some(work) = self.read_work(name).await? {
+            return Ok(work);
+        }
+        let spec = AppliedWorkSpec {
+            work_name: name.to_owned(),
+            work_namespace: namespace.to_owned(),
+        };
+        let work = self.writer.create(&AppliedWork::new(name, spec)).await?;
+        self.observe_work(work.clone());
+        Ok(work)
     }
 
-    pub(crate) fn own(&self, id: &ManifestId, work: &str) {
-        self.works_of.insert(object_ref(id), work.to_owned());
+    /// The AppliedWork of that name as it is on the server.
+    pub(crate) async fn read_work(&self, name: &str) -> Result<Option<AppliedWork>, ApiError> {
+        let work = self.writer.get::<AppliedWork>(None, name).await?;
+        match (&work, self.works.get(&ObjectKey::cluster(name))) {
+            (Some(work), _) => self.observe_work(work.clone()),
+            (None, Some(gone)) => self.works.observe_deleted(&gone),
+            (None, None) => {}
+        }
+        Ok(work)
     }
 
-    pub(crate) fn disown(&self, id: &ManifestId) {
-        self.works_of.remove(&object_ref(id));
+    /// Writes the status of an AppliedWork.
+    pub(crate) async fn put_work_status(
+        &self,
+        work: &AppliedWork,
+    ) -> Result<AppliedWork, ApiError> {
+        let live = self.writer.replace_status(work).await?;
+        self.observe_work(live.clone());
+        Ok(live)
     }
-}
 
-pub(crate) fn object_ref(id: &ManifestId) -> ObjectRef {
-    (
-        id.group.clone(),
-        id.kind.clone(),
-        id.namespace.clone().unwrap_or_default(),
-        id.name.clone(),
-    )
-}
+    fn observe_work(&self, work: AppliedWork) {
+        let (uid, version) = state_of_meta(&work.metadata);
+        self.own.insert(uid.clone(), version);
+        self.works.observe(work);
+        self.own.remove(&uid);
+    }
 
-pub(crate) fn key_of(id: &ManifestId) -> ObjectKey {
-    ObjectKey::namespaced(id.namespace.clone().unwrap_or_default(), id.name.clone())
+    /// Whether there is an AppliedWork of that name and UID. When in doubt, there is.
+    pub(crate) fn is_work(&self, name: &str, uid: &str) -> bool {
+        !self.works.is_synced()
+            || self
+                .works
+                .get(&ObjectKey::cluster(name))
+                .is_some_and(|work| work.uid().as_deref() == Some(uid))
+    }
+
+    /// Sends requests, so many at once, and gives the answers in order. They come boxed: the compiler can't
+    /// tell that a stream of borrowing futures may move between threads.
+    pub(crate) async fn all<T>(&self, requests: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+        stream::iter(requests)
+            .buffered(self.concurrency)
+            .collect()
+            .await
+    }
+
+    /// Whether the server answers at all.
+    pub(crate) async fn answers(&self) -> Result<(), ApiError> {
+        match tokio::time::timeout(PATIENCE * 2, self.writer.client().apiserver_version()).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(ApiError::from_kube(error)),
+            Err(_) => Err(ApiError::transient(format!(
+                "cluster {} does not answer",
+                self.cluster
+            ))),
+        }
+    }
 }
 
 pub(crate) fn gvk_of(id: &ManifestId) -> GroupVersionKind {
     GroupVersionKind::gvk(&id.group, &id.version, &id.kind)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,32 +1,36 @@
-//! Removing what was placed: created objects are deleted, adopted ones released (design §5.19).
+//! Removing what was placed: created objects are deleted, adopted ones released (design §5.19). What
+//! depends on others goes first: custom resources before the controllers that hold their finalizers,
+//! everything before the Namespace or CustomResourceDefinition that holds it.
 
 use std::time::Duration;
 
-use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
-use kube::{Api, ResourceExt, api::ListParams};
-use windlass_api::labels;
-use windlass_api::work::{AppliedResourceMeta, AppliedWork, Origin};
-use windlass_cluster::{ApiError, Propagation};
+use futures::FutureExt;
+use kube::ResourceExt;
+use kube::core::{ApiResource, DynamicObject};
+use windlass_api::conditions::ManifestReason;
+use windlass_api::work::{AppliedResourceMeta, AppliedWork, AppliedWorkStatus, Origin};
+use windlass_cluster::discovery::KnownKind;
+use windlass_cluster::{ApiError, Propagation, clock};
+use windlass_status::digest::Digest;
 
-use crate::inventory::id_of;
-use crate::manifest::ManifestId;
+use crate::inventory::{Inventory, id_of};
+use crate::manifest::{ManifestId, Problem};
 use crate::member::{Member, gvk_of};
-use crate::object::{is_owned_by, release};
-use crate::waves::wave;
+use crate::object::{is_going, is_owned_by, release};
+use crate::watches::is_container;
+use crate::waves::{LAST, wave};
 
-/// How long a wait lasts before the next look; deletions wake it earlier.
-const WAIT: Duration = Duration::from_secs(1);
-/// How many objects of one kind are looked at before a Namespace counts as in use.
-const SAMPLE: u32 = 50;
+/// How long a wait lasts before the next look, should no change tell of it.
+const WAIT: Duration = Duration::from_secs(2);
 
 /// Why things are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemovalMode {
-    /// The placement is gone or has left the cluster.
+    /// The placement is gone or has left the cluster: what we made is deleted, what we adopted released.
     Placement,
     /// The cluster leaves the fleet: everything stays, unowned.
     Leave,
-    /// The cluster leaves the fleet, and what was placed goes.
+    /// The cluster leaves the fleet, and what was placed goes, as with [`Self::Placement`].
     Purge,
 }
 
@@ -37,7 +41,7 @@ pub enum Removal {
     Done,
     /// Something still has to happen.
     Waiting {
-        /// What is waited for.
+        /// What is waited for, sorted.
         for_what: Vec<String>,
         /// When to look again though nothing changes.
         retry: Option<Duration>,
@@ -46,118 +50,203 @@ pub enum Removal {
     Failed(ApiError),
 }
 
+/// How far the removal of some objects got.
+#[derive(Default)]
+pub(crate) struct Removed {
+    /// Objects that are gone, or not ours any more.
+    pub gone: Vec<ManifestId>,
+    /// What is waited for, sorted.
+    pub waits: Vec<String>,
+    /// When to look again though nothing changes.
+    pub retry: Option<Duration>,
+}
+
+/// How one object stands.
+enum Stand {
+    Gone,
+    Waits(String, Duration),
+}
+
 impl Member {
     /// Takes the next step of removing a Work; every step is safe to repeat.
     pub async fn remove(&self, work: &str, mode: RemovalMode) -> Removal {
-        let state = self.work_state(work);
-        let mut state = state.lock().await;
-        // Removals are rare: the inventory is read anew each time.
-        state.applied = None;
+        let turn = self.turn(work);
+        let held = turn.lock().await;
         let result = self.remove_all(work, mode).await;
+        if result.is_ok() {
+            self.note_contact();
+        }
+        drop(held);
         if matches!(result, Ok(Removal::Done)) {
-            drop(state);
-            self.works.remove(work);
+            self.watches.claim(work, &[]).await;
+            self.end_turns(work);
         }
         result.unwrap_or_else(Removal::Failed)
     }
 
     async fn remove_all(&self, name: &str, mode: RemovalMode) -> Result<Removal, ApiError> {
-        let api: Api<AppliedWork> = Api::all(self.writer.client().clone());
-        let work = match api.get_opt(name).await {
-            Ok(Some(work)) => work,
-            Ok(None) => return Ok(Removal::Done),
-            Err(error) => return Err(ApiError::from_kube(error)),
+        // Removals are rare, and what is removed has to be certain: the inventory is read anew.
+        let Some(work) = self.read_work(name).await? else {
+            return Ok(Removal::Done);
         };
         let uid = work.uid().unwrap_or_default();
-        let mut entries = work
-            .status
-            .clone()
-            .unwrap_or_default()
-            .applied_resources
-            .unwrap_or_default();
-        // What others need goes last.
-        entries.sort_by_key(|entry| std::cmp::Reverse(wave(&id_of(entry))));
-        let (_, waits) = self
-            .remove_entries(&entries, &uid, mode == RemovalMode::Leave)
+        let keep = mode == RemovalMode::Leave;
+        let inventory = Inventory::of(
+            work.status
+                .as_ref()
+                .and_then(|status| status.applied_resources.as_deref()),
+        );
+        if !keep {
+            self.claim_kinds_of(name, &inventory).await?;
+        }
+        let about = Digest::of_bytes(b"removal");
+        let removed = self
+            .remove_entries(inventory.entries(), &uid, keep, about)
             .await?;
-        if !waits.is_empty() {
+        if !removed.waits.is_empty() {
+            if !removed.gone.is_empty() {
+                // The inventory says what is left, and the next step has less to ask.
+                let mut changed = work;
+                let digest = changed
+                    .status
+                    .as_ref()
+                    .and_then(|status| status.digest.clone());
+                let applied_resources = inventory.without(&removed.gone).into_status();
+                changed.status = Some(AppliedWorkStatus {
+                    applied_resources,
+                    digest,
+                });
+                self.put_work_status(&changed).await?;
+            }
             return Ok(Removal::Waiting {
-                for_what: waits,
-                retry: Some(WAIT),
+                for_what: removed.waits,
+                retry: removed.retry,
             });
         }
-        for entry in &entries {
-            self.disown(&id_of(entry));
-        }
-        // Released objects must not go with their former owner.
+        // Should anything still point at the AppliedWork, it stays when it is to, and goes when it is to.
+        let propagation = if keep {
+            Propagation::Orphan
+        } else {
+            Propagation::Background
+        };
         let kind = ApiResource::erase::<AppliedWork>(&());
         self.writer
-            .delete_dyn(&kind, None, name, Some(&uid), Propagation::Orphan)
+            .delete_dyn(&kind, None, name, Some(&uid), propagation)
             .await?;
-        match api.get_opt(name).await.map_err(ApiError::from_kube)? {
-            None => Ok(Removal::Done),
-            Some(_) => {
-                let for_what = vec![format!(
-                    "AppliedWork {name} to be gone from cluster {}",
-                    self.cluster
-                )];
-                Ok(Removal::Waiting {
-                    for_what,
-                    retry: Some(WAIT),
-                })
-            }
-        }
+        Ok(Removal::Done)
     }
 
-    /// Removes or releases the objects of some entries. Tells which are gone, and what is waited for.
+    /// Watches what is about to go, so that nobody has to ask whether it is gone.
+    async fn claim_kinds_of(&self, work: &str, inventory: &Inventory) -> Result<(), ApiError> {
+        let mut kinds: Vec<KnownKind> = Vec::new();
+        for entry in inventory.entries() {
+            let id = id_of(entry);
+            let is_there = kinds
+                .iter()
+                .any(|kind| kind.resource.kind == id.kind && kind.resource.group == id.group);
+            if !is_there && let Some(kind) = self.discovery.kind(&gvk_of(&id)).await? {
+                kinds.push(kind);
+            }
+        }
+        self.watches
+            .claim(work, &kinds.iter().collect::<Vec<_>>())
+            .await;
+        Ok(())
+    }
+
+    /// Removes or releases the objects of some entries. `about` is what failures are filed under.
+    ///
+    /// # Errors
+    /// When the cluster can't be asked.
     pub(crate) async fn remove_entries(
         &self,
         entries: &[AppliedResourceMeta],
         work_uid: &str,
         keep: bool,
-    ) -> Result<(Vec<ManifestId>, Vec<String>), ApiError> {
-        let (mut gone, mut waits) = (Vec::new(), Vec::new());
-        for entry in entries {
-            let id = id_of(entry);
-            // A Namespace or CRD waits for what stands in it and goes first.
-            let container = matches!(id.kind.as_str(), "Namespace" | "CustomResourceDefinition");
-            if container && !waits.is_empty() && !keep {
-                continue;
+        about: Digest,
+    ) -> Result<Removed, ApiError> {
+        let mut removed = Removed::default();
+        let mut waves: Vec<u16> = entries.iter().map(|entry| wave(&id_of(entry))).collect();
+        waves.sort_unstable();
+        waves.dedup();
+        for number in waves.into_iter().rev() {
+            // What holds others waits until they are gone.
+            let may_go = |id: &ManifestId| keep || removed.waits.is_empty() || !is_container(id);
+            let batch: Vec<&AppliedResourceMeta> = entries
+                .iter()
+                .filter(|entry| wave(&id_of(entry)) == number && may_go(&id_of(entry)))
+                .collect();
+            let requests = batch
+                .iter()
+                .map(|entry| self.remove_entry(entry, work_uid, keep, about).boxed());
+            let answers = self.all(requests.collect()).await;
+            for (entry, stand) in batch.into_iter().zip(answers) {
+                self.note_removed(&mut removed, id_of(entry), stand, about)?;
             }
-            match self.remove_entry(entry, &id, work_uid, keep).await? {
-                None => {
-                    self.disown(&id);
-                    gone.push(id);
-                }
-                Some(what) => waits.push(what),
+            // Somebody has to be there to let go of custom resources.
+            if number == LAST && !removed.waits.is_empty() && !keep {
+                break;
             }
         }
-        Ok((gone, waits))
+        removed.waits.sort();
+        Ok(removed)
     }
 
-    /// Removes or releases one object; tells what is waited for.
+    fn note_removed(
+        &self,
+        removed: &mut Removed,
+        id: ManifestId,
+        stand: Result<Stand, ApiError>,
+        about: Digest,
+    ) -> Result<(), ApiError> {
+        match stand {
+            Ok(Stand::Gone) => {
+                self.memory.erase(&id);
+                removed.gone.push(id);
+            }
+            Ok(Stand::Waits(what, wait)) => {
+                removed.waits.push(what);
+                removed.retry = removed.retry.into_iter().chain([wait]).min();
+            }
+            Err(error) if error.is_outage() => return Err(error),
+            Err(error) => {
+                let problem = Problem {
+                    reason: ManifestReason::Failed,
+                    message: format!("{id}, which can't be removed: {}", error.message()),
+                };
+                let wait = self
+                    .memory
+                    .failed(&id, about, &problem, None, clock::monotonic());
+                removed.waits.push(problem.message);
+                removed.retry = removed.retry.into_iter().chain([wait]).min();
+            }
+        }
+        Ok(())
+    }
+
     async fn remove_entry(
         &self,
         entry: &AppliedResourceMeta,
-        id: &ManifestId,
         work_uid: &str,
         keep: bool,
-    ) -> Result<Option<String>, ApiError> {
-        let Some(kind) = self
-            .discovery
-            .kind(&gvk_of(id))
-            .await?
-            .map(|known| known.resource)
-        else {
-            // The kind is gone, and its objects with it.
-            return Ok(None);
+        about: Digest,
+    ) -> Result<Stand, ApiError> {
+        let id = id_of(entry);
+        if let Some((problem, left)) = self.memory.held(&id, about, clock::monotonic()) {
+            return Ok(Stand::Waits(problem.message, left));
+        }
+        let Some(kind) = self.kind_of(entry, &id).await? else {
+            return Ok(Stand::Gone);
         };
-        let namespace = id.namespace.as_deref();
-        let Some(mut live) = self.writer.get_dyn(&kind, namespace, &id.name).await? else {
-            return Ok(None);
+        let Some(live) = self
+            .writer
+            .get_dyn(&kind, id.namespace.as_deref(), &id.name)
+            .await?
+        else {
+            return Ok(Stand::Gone);
         };
         if !is_owned_by(&live, work_uid) {
-            return Ok(None);
+            return Ok(Stand::Gone);
         }
         let shared = live
             .metadata
@@ -165,139 +254,91 @@ impl Member {
             .as_ref()
             .is_some_and(|owners| owners.len() > 1);
         if keep || shared || entry.origin == Some(Origin::Adopted) {
-            release(&mut live, work_uid);
-            self.writer.replace_dyn(&kind, &live).await?;
-            return Ok(None);
+            return self.release(&kind, live, work_uid).await;
         }
-        if live.metadata.deletion_timestamp.is_some() {
-            return Ok(Some(format!("{id} to be gone{}", finalizers(&live))));
+        if is_going(&live) {
+            return Ok(Stand::Waits(
+                format!("{id} to be gone{}", finalizers(&live)),
+                WAIT,
+            ));
         }
-        if let Some(what) = self.holds(id, &live, work_uid).await? {
-            return Ok(Some(what));
+        if let Some(held) = self.held_by_contents(&id, &live, work_uid).await? {
+            let problem = Problem {
+                reason: ManifestReason::Failed,
+                message: held,
+            };
+            let wait = self
+                .memory
+                .failed(&id, about, &problem, None, clock::monotonic());
+            return Ok(Stand::Waits(problem.message, wait));
         }
-        self.writer
-            .delete_dyn(
-                &kind,
-                namespace,
-                &id.name,
-                live.metadata.uid.as_deref(),
-                Propagation::Background,
-            )
-            .await?;
-        match self.writer.get_dyn(&kind, namespace, &id.name).await? {
-            None => Ok(None),
-            Some(_) => Ok(Some(format!("{id} to be gone"))),
-        }
+        self.delete(&kind, &id, &live).await
     }
 
-    /// What a Namespace or CRD holds that is not ours, unless it may go with it.
-    async fn holds(
+    async fn delete(
         &self,
+        kind: &ApiResource,
         id: &ManifestId,
         live: &DynamicObject,
-        work_uid: &str,
-    ) -> Result<Option<String>, ApiError> {
-        let cascade = live
-            .annotations()
-            .get(labels::ALLOW_CASCADE)
-            .is_some_and(|value| value == "true");
-        let found = match (id.group.as_str(), id.kind.as_str()) {
-            _ if cascade => None,
-            ("", "Namespace") => self.foreign_in_namespace(&id.name, work_uid).await?,
-            ("apiextensions.k8s.io", "CustomResourceDefinition") => {
-                self.foreign_of_crd(live, work_uid).await?
-            }
-            _ => None,
-        };
-        Ok(found.map(|what| {
-            format!("{id}, which holds {what} that was not placed by us; remove that, or set the annotation {} on {id}", labels::ALLOW_CASCADE)
-        }))
-    }
-
-    async fn foreign_in_namespace(
-        &self,
-        namespace: &str,
-        work_uid: &str,
-    ) -> Result<Option<String>, ApiError> {
-        for kind in self.discovery.preferred().await? {
-            let made_by_the_cluster = matches!(
-                (kind.resource.group.as_str(), kind.resource.kind.as_str()),
-                ("", "Event" | "Endpoints")
-                    | (
-                        "events.k8s.io" | "coordination.k8s.io" | "metrics.k8s.io",
-                        _
-                    )
-                    | ("discovery.k8s.io", "EndpointSlice")
-            );
-            if !kind.namespaced || !kind.watchable || made_by_the_cluster {
-                continue;
-            }
-            let api: Api<PartialObjectMeta<DynamicObject>> =
-                Api::namespaced_with(self.writer.client().clone(), namespace, &kind.resource);
-            if let Some(what) = self.foreign(&api, &kind.resource, work_uid).await? {
-                return Ok(Some(what));
-            }
-        }
-        Ok(None)
-    }
-
-    async fn foreign_of_crd(
-        &self,
-        crd: &DynamicObject,
-        work_uid: &str,
-    ) -> Result<Option<String>, ApiError> {
-        let text = |pointer: &str| {
-            crd.data
-                .pointer(pointer)
-                .and_then(|v| v.as_str())
-                .unwrap_or_default()
-                .to_owned()
-        };
-        let (group, kind) = (text("/spec/group"), text("/spec/names/kind"));
-        let known = self.discovery.preferred().await?;
-        let Some(known) = known
-            .iter()
-            .find(|k| k.resource.group == group && k.resource.kind == kind)
-        else {
-            return Ok(None);
-        };
-        let api: Api<PartialObjectMeta<DynamicObject>> =
-            Api::all_with(self.writer.client().clone(), &known.resource);
-        self.foreign(&api, &known.resource, work_uid).await
-    }
-
-    async fn foreign(
-        &self,
-        api: &Api<PartialObjectMeta<DynamicObject>>,
-        kind: &ApiResource,
-        work_uid: &str,
-    ) -> Result<Option<String>, ApiError> {
-        let list = match api
-            .list_metadata(&ListParams::default().limit(SAMPLE))
-            .await
-            .map_err(ApiError::from_kube)
+    ) -> Result<Stand, ApiError> {
+        let (namespace, uid) = (id.namespace.as_deref(), live.metadata.uid.as_deref());
+        self.writer
+            .delete_dyn(kind, namespace, &id.name, uid, Propagation::Background)
+            .await?;
+        // Without anything to wait for, an object is gone with the answer.
+        let lingers = !live.finalizers().is_empty() || is_container(id) || id.kind == "Pod";
+        if lingers
+            && self
+                .writer
+                .get_dyn(kind, namespace, &id.name)
+                .await?
+                .is_some()
         {
-            Ok(list) => list,
-            // A kind that can't be listed for ever (no rights, its server is gone) holds nothing up.
-            Err(ApiError::NotFound(_) | ApiError::Rejected(_)) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let foreign = list.items.into_iter().find(|object| {
-            let owners = object
-                .metadata
-                .owner_references
-                .as_deref()
-                .unwrap_or_default();
-            let made_by_the_cluster = matches!(
-                (kind.kind.as_str(), object.name_any().as_str()),
-                ("ConfigMap", "kube-root-ca.crt") | ("ServiceAccount", "default")
-            );
-            let of_another_placement = owners
-                .iter()
-                .any(|owner| owner.kind == "AppliedWork" && owner.uid != work_uid);
-            of_another_placement || (owners.is_empty() && !made_by_the_cluster)
-        });
-        Ok(foreign.map(|object| format!("{} {}", kind.kind, object.name_any())))
+            return Ok(Stand::Waits(
+                format!("{id} to be gone{}", finalizers(live)),
+                WAIT,
+            ));
+        }
+        Ok(Stand::Gone)
+    }
+
+    async fn release(
+        &self,
+        kind: &ApiResource,
+        mut live: DynamicObject,
+        work_uid: &str,
+    ) -> Result<Stand, ApiError> {
+        release(&mut live, work_uid);
+        match self.writer.replace_dyn(kind, &live).await {
+            Ok(_) | Err(ApiError::NotFound(_)) => Ok(Stand::Gone),
+            // Somebody was faster; the next step reads again.
+            Err(ApiError::Conflict(_)) => Ok(Stand::Waits(
+                format!("{} {} to be released", kind.kind, live.name_any()),
+                Duration::from_millis(200),
+            )),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// How to address an entry's kind. What the server once said is enough, and safer than to ask once
+    /// more: a kind whose server is down for a while is not gone.
+    async fn kind_of(
+        &self,
+        entry: &AppliedResourceMeta,
+        id: &ManifestId,
+    ) -> Result<Option<ApiResource>, ApiError> {
+        match entry
+            .resource
+            .as_deref()
+            .filter(|plural| !plural.is_empty())
+        {
+            Some(plural) => Ok(Some(ApiResource::from_gvk_with_plural(&gvk_of(id), plural))),
+            None => Ok(self
+                .discovery
+                .kind(&gvk_of(id))
+                .await?
+                .map(|known| known.resource)),
+        }
     }
 }
 
@@ -306,6 +347,6 @@ fn finalizers(live: &DynamicObject) -> String {
     if list.is_empty() {
         String::new()
     } else {
-        format!(" (finalizers {})", list.join(", "))
+        format!(" (finalizers: {})", list.join(", "))
     }
 }

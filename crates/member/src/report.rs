@@ -6,8 +6,8 @@ use windlass_api::placement::{FailedResourcePlacement, ResourceIdentifier};
 use windlass_status::conditions::{NewCondition, status};
 
 use crate::availability::Availability;
-use crate::deliver::{ManifestOutcome, Outcome};
 use crate::manifest::ManifestId;
+use crate::outcome::{ManifestOutcome, Outcome};
 
 /// Objects listed at most.
 const LIMIT: usize = 100;
@@ -57,7 +57,10 @@ pub fn binding_conditions(outcome: &Outcome) -> Told<'_> {
         );
         conditions.push((Stage::Applied, Status::False, reason, message));
     } else {
-        let message = format!("All {total} object(s) are applied");
+        let message = format!(
+            "All {total} object(s) are applied{}",
+            left(&outcome.leftovers)
+        );
         conditions.push((
             Stage::Applied,
             Status::True,
@@ -67,6 +70,18 @@ pub fn binding_conditions(outcome: &Outcome) -> Told<'_> {
         conditions.push(available(outcome, &failed));
     }
     Told { conditions, failed }
+}
+
+/// What is still there though it is no longer wanted.
+fn left(leftovers: &[String]) -> String {
+    let Some(first) = leftovers.first() else {
+        return String::new();
+    };
+    let more = match leftovers.len() {
+        1 => String::new(),
+        number => format!(" and {} more", number - 1),
+    };
+    format!("; no longer wanted but still there: {first}{more}")
 }
 
 fn available(outcome: &Outcome, failed: &[Failure<'_>]) -> (Stage, Status, BindingReason, String) {
@@ -185,5 +200,152 @@ impl Failure<'_> {
             identifier,
             condition: condition.build(&old, now),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::Problem;
+
+    fn manifest(
+        name: &str,
+        problem: Option<ManifestReason>,
+        available: Option<Availability>,
+    ) -> ManifestOutcome {
+        ManifestOutcome {
+            id: ManifestId {
+                version: "v1".into(),
+                kind: "ConfigMap".into(),
+                name: name.into(),
+                ..Default::default()
+            },
+            problem: problem.map(|reason| Problem {
+                reason,
+                message: format!("why {name}"),
+            }),
+            available,
+            generation: 3,
+        }
+    }
+
+    fn told(manifests: Vec<ManifestOutcome>) -> Vec<(Stage, Status, BindingReason)> {
+        let outcome = Outcome {
+            manifests,
+            ..Default::default()
+        };
+        binding_conditions(&outcome)
+            .conditions
+            .into_iter()
+            .map(|(stage, status, reason, _)| (stage, status, reason))
+            .collect()
+    }
+
+    #[test]
+    fn rows() {
+        use Availability::{Available, NotTrackable, NotYet};
+        use BindingReason as R;
+        use ManifestReason::{ManifestApplyFailed, PreparingToProcess};
+        let applied = (Stage::Applied, Status::True, R::AllWorkHaveBeenApplied);
+        let rows = [
+            (
+                vec![],
+                vec![
+                    applied,
+                    (Stage::Available, Status::True, R::AllWorkAreAvailable),
+                ],
+            ),
+            (
+                vec![manifest("a", None, Some(Available))],
+                vec![
+                    applied,
+                    (Stage::Available, Status::True, R::AllWorkAreAvailable),
+                ],
+            ),
+            (
+                vec![
+                    manifest("a", None, Some(Available)),
+                    manifest("b", None, Some(NotTrackable)),
+                ],
+                vec![
+                    applied,
+                    (
+                        Stage::Available,
+                        Status::True,
+                        R::NotAllWorkAreAvailabilityTrackable,
+                    ),
+                ],
+            ),
+            (
+                vec![
+                    manifest("a", None, Some(NotYet(String::new()))),
+                    manifest("b", None, Some(NotTrackable)),
+                ],
+                vec![
+                    applied,
+                    (Stage::Available, Status::False, R::NotAllWorkAreAvailable),
+                ],
+            ),
+            (
+                vec![
+                    manifest("a", Some(PreparingToProcess), None),
+                    manifest("b", None, Some(Available)),
+                ],
+                vec![(Stage::Applied, Status::False, R::ApplyInProgress)],
+            ),
+            (
+                vec![
+                    manifest("a", Some(PreparingToProcess), None),
+                    manifest("b", Some(ManifestApplyFailed), None),
+                ],
+                vec![(Stage::Applied, Status::False, R::NotAllWorkHaveBeenApplied)],
+            ),
+        ];
+        for (manifests, expected) in rows {
+            assert_eq!(told(manifests.clone()), expected, "{manifests:?}");
+        }
+    }
+
+    #[test]
+    fn messages_name_the_first_in_order() {
+        let failed = Some(ManifestReason::ManifestApplyFailed);
+        let outcome = Outcome {
+            manifests: vec![manifest("b", failed, None), manifest("a", failed, None)],
+            ..Default::default()
+        };
+        let message = &binding_conditions(&outcome).conditions[0].3;
+        assert_eq!(
+            message,
+            "2 of 2 object(s) are not applied; the first is ConfigMap a: why a"
+        );
+        let left = Outcome {
+            leftovers: vec!["x".into(), "y".into()],
+            ..Default::default()
+        };
+        let message = &binding_conditions(&left).conditions[0].3;
+        assert_eq!(
+            message,
+            "All 0 object(s) are applied; no longer wanted but still there: x and 1 more"
+        );
+    }
+
+    #[test]
+    fn failed_placements_are_sorted_bounded_and_keep_their_times() {
+        let failed = Some(ManifestReason::ManifestApplyFailed);
+        let manifests = (0..150)
+            .rev()
+            .map(|n| manifest(&format!("m{n:03}"), failed, None))
+            .collect();
+        let outcome = Outcome {
+            manifests,
+            ..Default::default()
+        };
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let told = binding_conditions(&outcome);
+        let first = told.failed_placements(&[], at(1));
+        assert_eq!(first.len(), LIMIT);
+        assert_eq!(first[0].identifier.name, "m000");
+        assert_eq!(first[0].condition.observed_generation, Some(3));
+        assert_eq!(told.failed_placements(&first, at(9)), first);
     }
 }
