@@ -1,133 +1,461 @@
-//! What is never placed (API §7.1, §7.3).
+//! What is never placed: kinds (API §7.1), objects (§7.3) and namespaces (§7.2, design §5.18).
 
+use std::collections::BTreeSet;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::GroupVersionKind;
 use serde_json::Value;
 use windlass_api::names::is_reserved_namespace;
 use windlass_api::{CLUSTER_GROUP, PLACEMENT_GROUP, labels};
 
-/// Whether objects of a kind may be placed at all.
-#[must_use]
-pub fn may_place_kind(group: &str, kind: &str) -> bool {
-    match group {
-        CLUSTER_GROUP | "events.k8s.io" | "coordination.k8s.io" | "metrics.k8s.io" => false,
-        PLACEMENT_GROUP => matches!(kind, "ClusterResourceEnvelope" | "ResourceEnvelope"),
-        "networking.fleet.azure.com" => !matches!(
-            kind,
-            "ServiceImport" | "TrafficManagerProfile" | "TrafficManagerBackend"
-        ),
-        // Events are history, and review kinds are questions.
-        "" => !matches!(
-            kind,
-            "Pod" | "Node" | "Event" | "Binding" | "ComponentStatus"
-        ),
-        "authentication.k8s.io" | "authorization.k8s.io" => false,
-        _ => true,
-    }
+/// Why the flags that name kinds can't be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FilterError {
+    /// Both lists are given.
+    #[error(
+        "--skipped-propagating-apis and --allowed-propagating-apis exclude each other; give one of them"
+    )]
+    Both,
+    /// An entry has an empty part or too many parts.
+    #[error("{0:?} names no API; write group, group/version, group/version/Kind,Kind or v1/Kind")]
+    Malformed(String),
+    /// A version stands where a group belongs. As a group's name it would never match anything.
+    #[error("{0:?} is a version without a group; for kinds of the core group write {0}/Kind")]
+    BareVersion(String),
 }
 
-/// Whether a namespace may be placed with its contents.
-#[must_use]
-pub fn may_place_namespace(name: &str) -> bool {
-    !is_reserved_namespace(name)
+/// One entry of a list of APIs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Api {
+    Group(String),
+    Version(String, String),
+    Kind(GroupVersionKind),
 }
 
-/// Whether an object is passed over though its kind may be placed.
-#[must_use]
-pub fn is_skipped(object: &Value) -> bool {
-    let text = |pointer: &str| {
-        object
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
-    let owned = object
-        .pointer("/metadata/ownerReferences")
-        .and_then(Value::as_array)
-        .is_some_and(|o| !o.is_empty());
-    let labelled = |key: &str| {
-        object
-            .pointer("/metadata/labels")
-            .is_some_and(|map| map.get(key).is_some())
-    };
-    if object.pointer("/metadata/deletionTimestamp").is_some() {
-        return true;
-    }
-    match (text("/kind"), text("/metadata/name")) {
-        ("ReplicaSet" | "ControllerRevision", _) => owned,
-        ("ConfigMap", "kube-root-ca.crt") | ("ServiceAccount", "default") => true,
-        ("Secret", _) => {
-            text("/type") == "kubernetes.io/service-account-token"
-                || labelled(labels::CREDENTIALS_CLUSTER)
+impl Api {
+    fn covers(&self, kind: &GroupVersionKind) -> bool {
+        match self {
+            Self::Group(group) => *group == kind.group,
+            Self::Version(group, version) => *group == kind.group && *version == kind.version,
+            Self::Kind(wanted) => wanted == kind,
         }
-        // The members' own controllers make these for the Services that are placed.
-        ("Endpoints", _) => owned || labelled("endpoints.kubernetes.io/managed-by"),
-        ("EndpointSlice", _) => labelled("endpointslice.kubernetes.io/managed-by"),
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Kinds {
+    /// All but what is never placed by default, and these.
+    AllBut(Vec<Api>),
+    /// These, and the defaults don't count.
+    Only(Vec<Api>),
+}
+
+/// Which kinds, objects and namespaces may be placed. The default has the built-in denials only.
+#[derive(Clone, Debug)]
+pub struct ApiFilter {
+    kinds: Kinds,
+    reserved: BTreeSet<String>,
+    hub_runs_workloads: bool,
+}
+
+impl Default for ApiFilter {
+    fn default() -> Self {
+        Self {
+            kinds: Kinds::AllBut(Vec::new()),
+            reserved: BTreeSet::new(),
+            hub_runs_workloads: false,
+        }
+    }
+}
+
+impl ApiFilter {
+    /// Reads the values of `--skipped-propagating-apis` (added to the denials) and
+    /// `--allowed-propagating-apis` (takes their place); empty means not given. Entries are separated by
+    /// semicolons.
+    ///
+    /// # Errors
+    /// See [`FilterError`].
+    pub fn new(skipped: &str, allowed: &str) -> Result<Self, FilterError> {
+        let (skipped, allowed) = (parse(skipped)?, parse(allowed)?);
+        let kinds = match (skipped.is_empty(), allowed.is_empty()) {
+            (false, false) => return Err(FilterError::Both),
+            (true, false) => Kinds::Only(allowed),
+            (_, true) => Kinds::AllBut(skipped),
+        };
+        Ok(Self {
+            kinds,
+            ..Self::default()
+        })
+    }
+
+    /// Reserves more namespaces (`--skipped-propagating-namespaces`). Semicolons and commas both separate:
+    /// no name can hold either.
+    #[must_use]
+    pub fn reserving(mut self, namespaces: &str) -> Self {
+        let names = namespaces
+            .split([';', ','])
+            .map(str::trim)
+            .filter(|name| !name.is_empty());
+        self.reserved.extend(names.map(str::to_owned));
+        self
+    }
+
+    /// Whether Pods run on the hub itself (`--enable-workload`): its claims are then bound to its own
+    /// volumes, and stay.
+    #[must_use]
+    pub fn with_hub_workloads(mut self, yes: bool) -> Self {
+        self.hub_runs_workloads = yes;
+        self
+    }
+
+    /// Whether objects of a kind may be placed.
+    #[must_use]
+    pub fn allows(&self, kind: &GroupVersionKind) -> bool {
+        match &self.kinds {
+            Kinds::AllBut(skipped) => {
+                !is_denied(&kind.group, &kind.kind) && !skipped.iter().any(|api| api.covers(kind))
+            }
+            Kinds::Only(allowed) => allowed.iter().any(|api| api.covers(kind)),
+        }
+    }
+
+    /// Whether a namespace is reserved: it is selected in no scope.
+    #[must_use]
+    pub fn is_reserved(&self, namespace: &str) -> bool {
+        is_reserved_namespace(namespace) || self.reserved.contains(namespace)
+    }
+
+    /// Whether an object is passed over, judged by its metadata. Endpoints that belong to a Service are
+    /// not known by theirs: see [`is_endpoints`].
+    #[must_use]
+    pub fn passes_over(&self, kind: &GroupVersionKind, meta: &ObjectMeta) -> bool {
+        if meta.deletion_timestamp.is_some() {
+            return true;
+        }
+        let named = |name: &str| meta.name.as_deref() == Some(name);
+        let owned = || {
+            meta.owner_references
+                .as_ref()
+                .is_some_and(|owners| !owners.is_empty())
+        };
+        let labelled = |key: &str| {
+            meta.labels
+                .as_ref()
+                .is_some_and(|labels| labels.contains_key(key))
+        };
+        match (kind.group.as_str(), kind.kind.as_str()) {
+            ("apps", "ReplicaSet" | "ControllerRevision") => owned(),
+            ("", "ConfigMap") => named("kube-root-ca.crt"),
+            ("", "ServiceAccount") => named("default"),
+            // Credentials of member clusters (design §5.18).
+            ("", "Secret") => labelled(labels::CREDENTIALS_CLUSTER),
+            ("", "PersistentVolumeClaim") => self.hub_runs_workloads,
+            ("", "Endpoints") => labelled("endpoints.kubernetes.io/managed-by"),
+            ("discovery.k8s.io", "EndpointSlice") => {
+                labelled("endpointslice.kubernetes.io/managed-by")
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether an object is passed over for what only its content tells: a Secret that holds a token which
+/// is worth something on the hub alone.
+#[must_use]
+pub fn holds_hub_token(kind: &GroupVersionKind, object: &Value) -> bool {
+    kind.group.is_empty()
+        && kind.kind == "Secret"
+        && object.get("type").and_then(Value::as_str) == Some("kubernetes.io/service-account-token")
+}
+
+/// Whether a kind is core Endpoints, whose objects are passed over where a Service has the same name.
+#[must_use]
+pub fn is_endpoints(kind: &GroupVersionKind) -> bool {
+    kind.group.is_empty() && kind.kind == "Endpoints"
+}
+
+/// What is never placed unless an allow list says so.
+fn is_denied(group: &str, kind: &str) -> bool {
+    match group {
+        CLUSTER_GROUP | "events.k8s.io" | "coordination.k8s.io" | "metrics.k8s.io" => true,
+        PLACEMENT_GROUP => !matches!(kind, "ClusterResourceEnvelope" | "ResourceEnvelope"),
+        "networking.fleet.azure.com" => {
+            matches!(
+                kind,
+                "ServiceImport" | "TrafficManagerProfile" | "TrafficManagerBackend"
+            )
+        }
+        // Events are history, in whichever group (design §5.22).
+        "" => matches!(kind, "Pod" | "Node" | "Event"),
         _ => false,
     }
+}
+
+fn parse(list: &str) -> Result<Vec<Api>, FilterError> {
+    let mut apis = Vec::new();
+    for entry in list
+        .split(';')
+        .map(str::trim)
+        .filter(|entry| !entry.is_empty())
+    {
+        let parts: Vec<&str> = entry.split('/').map(str::trim).collect();
+        if parts.iter().any(|part| part.is_empty()) {
+            return Err(FilterError::Malformed(entry.to_owned()));
+        }
+        match parts[..] {
+            [version] if is_version(version) => {
+                return Err(FilterError::BareVersion(version.to_owned()));
+            }
+            [group] => apis.push(Api::Group(group.to_owned())),
+            ["v1", kinds] => apis.extend(parse_kinds(entry, "", "v1", kinds)?),
+            [group, version] => apis.push(Api::Version(group.to_owned(), version.to_owned())),
+            [group, version, kinds] => apis.extend(parse_kinds(entry, group, version, kinds)?),
+            _ => return Err(FilterError::Malformed(entry.to_owned())),
+        }
+    }
+    Ok(apis)
+}
+
+fn parse_kinds(
+    entry: &str,
+    group: &str,
+    version: &str,
+    kinds: &str,
+) -> Result<Vec<Api>, FilterError> {
+    kinds
+        .split(',')
+        .map(|kind| match kind.trim() {
+            "" => Err(FilterError::Malformed(entry.to_owned())),
+            kind => Ok(Api::Kind(GroupVersionKind::gvk(group, version, kind))),
+        })
+        .collect()
+}
+
+/// Whether a text looks like `v1` or `v2beta3`.
+fn is_version(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix('v') else {
+        return false;
+    };
+    let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+    let level = rest
+        .strip_prefix("alpha")
+        .or_else(|| rest.strip_prefix("beta"));
+    text[1..].starts_with(|c: char| c.is_ascii_digit())
+        && level.unwrap_or(rest).chars().all(|c| c.is_ascii_digit())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde_json::json;
 
-    #[test]
-    fn kinds() {
-        for (group, kind, expected) in [
-            ("", "ConfigMap", true),
-            ("", "Pod", false),
-            ("", "Node", false),
-            ("apps", "Deployment", true),
-            (CLUSTER_GROUP, "MemberCluster", false),
-            (PLACEMENT_GROUP, "ClusterResourcePlacement", false),
-            (PLACEMENT_GROUP, "ResourceEnvelope", true),
-            ("coordination.k8s.io", "Lease", false),
-            ("networking.fleet.azure.com", "ServiceImport", false),
-        ] {
-            assert_eq!(may_place_kind(group, kind), expected, "{group}/{kind}");
+    fn gvk(text: &str) -> GroupVersionKind {
+        let parts: Vec<&str> = text.split('/').collect();
+        match parts[..] {
+            [version, kind] => GroupVersionKind::gvk("", version, kind),
+            [group, version, kind] => GroupVersionKind::gvk(group, version, kind),
+            _ => panic!("{text}"),
         }
     }
 
     #[test]
-    fn objects() {
-        for (object, expected) in [
+    fn kinds_by_default() {
+        let filter = ApiFilter::default();
+        for (kind, expected) in [
+            ("v1/ConfigMap", true),
+            ("v1/Pod", false),
+            ("v1/Node", false),
+            ("v1/Event", false),
+            ("v1/Namespace", true),
+            ("apps/v1/Deployment", true),
+            ("cluster.kubernetes-fleet.io/v1/MemberCluster", false),
+            ("cluster.kubernetes-fleet.io/v1beta1/Anything", false),
             (
-                json!({"kind": "ConfigMap", "metadata": {"name": "kube-root-ca.crt"}}),
-                true,
-            ),
-            (
-                json!({"kind": "ConfigMap", "metadata": {"name": "a"}}),
+                "placement.kubernetes-fleet.io/v1beta1/ClusterResourcePlacement",
                 false,
             ),
             (
-                json!({"kind": "ServiceAccount", "metadata": {"name": "default"}}),
+                "placement.kubernetes-fleet.io/v1beta1/ResourceEnvelope",
                 true,
             ),
             (
-                json!({"kind": "Secret", "metadata": {"name": "a"}, "type": "kubernetes.io/service-account-token"}),
+                "placement.kubernetes-fleet.io/v1beta1/ClusterResourceEnvelope",
                 true,
             ),
+            ("coordination.k8s.io/v1/Lease", false),
+            ("events.k8s.io/v1/Event", false),
+            ("metrics.k8s.io/v1beta1/PodMetrics", false),
+            ("networking.fleet.azure.com/v1/ServiceImport", false),
+            ("networking.fleet.azure.com/v1/ServiceExport", true),
+            // A Pod of another group is not a Pod.
+            ("example.com/v1/Pod", true),
+        ] {
+            assert_eq!(filter.allows(&gvk(kind)), expected, "{kind}");
+        }
+    }
+
+    #[test]
+    fn kinds_by_flags() {
+        for (skipped, allowed, kind, expected) in [
+            ("apps", "", "apps/v1/Deployment", false),
+            ("apps/v1", "", "apps/v1/Deployment", false),
+            ("apps/v1beta1", "", "apps/v1/Deployment", true),
             (
-                json!({"kind": "Secret", "metadata": {"name": "a", "labels": {"windlass.dev/cluster": "m"}}}),
-                true,
-            ),
-            (
-                json!({"kind": "Secret", "metadata": {"name": "a"}, "type": "Opaque"}),
+                "apps/v1/Deployment, StatefulSet",
+                "",
+                "apps/v1/StatefulSet",
                 false,
             ),
+            ("apps/v1/Deployment", "", "apps/v1/StatefulSet", true),
+            (" batch ; v1/Secret,ConfigMap;", "", "v1/ConfigMap", false),
+            ("v1/Secret", "", "v1/Pod", false),
+            ("", "v1/Secret", "v1/Secret", true),
+            ("", "v1/Secret", "v1/ConfigMap", false),
+            ("", "v1/Pod;coordination.k8s.io", "v1/Pod", true),
             (
-                json!({"kind": "ReplicaSet", "metadata": {"name": "a", "ownerReferences": [{}]}}),
+                "",
+                "v1/Pod;coordination.k8s.io",
+                "coordination.k8s.io/v1/Lease",
                 true,
             ),
+            ("", " ; ", "apps/v1/Deployment", true),
+        ] {
+            let filter = ApiFilter::new(skipped, allowed).unwrap();
+            assert_eq!(
+                filter.allows(&gvk(kind)),
+                expected,
+                "-{skipped} +{allowed} {kind}"
+            );
+        }
+    }
+
+    #[test]
+    fn flags_that_are_wrong() {
+        let malformed = |text: &str| FilterError::Malformed(text.to_owned());
+        for (skipped, allowed, error) in [
+            ("apps", "batch", FilterError::Both),
+            ("a/b/C/d", "", malformed("a/b/C/d")),
+            ("apps//Deployment", "", malformed("apps//Deployment")),
+            ("/v1", "", malformed("/v1")),
+            ("apps/v1/A,,B", "", malformed("apps/v1/A,,B")),
+            ("", "v1", FilterError::BareVersion("v1".to_owned())),
             (
-                json!({"kind": "ReplicaSet", "metadata": {"name": "a"}}),
-                false,
-            ),
-            (
-                json!({"kind": "ConfigMap", "metadata": {"name": "a", "deletionTimestamp": "x"}}),
-                true,
+                "v2beta1",
+                "",
+                FilterError::BareVersion("v2beta1".to_owned()),
             ),
         ] {
-            assert_eq!(is_skipped(&object), expected, "{object}");
+            assert_eq!(ApiFilter::new(skipped, allowed).unwrap_err(), error);
+        }
+        assert!(ApiFilter::new("vertical;v1.example.com", "").is_ok());
+    }
+
+    #[test]
+    fn namespaces() {
+        let filter = ApiFilter::default().reserving(" infra; ops,team-x ;");
+        for name in [
+            "default",
+            "kube-system",
+            "fleet-system",
+            "windlass-a",
+            "infra",
+            "ops",
+            "team-x",
+        ] {
+            assert!(filter.is_reserved(name), "{name}");
+        }
+        assert!(!filter.is_reserved("web") && !filter.is_reserved(""));
+    }
+
+    #[test]
+    fn objects() {
+        let meta = |value: Value| serde_json::from_value::<ObjectMeta>(value).unwrap();
+        let owners = json!([{"apiVersion": "v1", "kind": "K", "name": "n", "uid": "u"}]);
+        for (kind, metadata, expected) in [
+            ("v1/ConfigMap", json!({"name": "kube-root-ca.crt"}), true),
+            ("v1/ConfigMap", json!({"name": "a"}), false),
+            (
+                "v1/ConfigMap",
+                json!({"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}),
+                true,
+            ),
+            (
+                "v1/ConfigMap",
+                json!({"name": "a", "ownerReferences": owners}),
+                false,
+            ),
+            (
+                "example.com/v1/ConfigMap",
+                json!({"name": "kube-root-ca.crt"}),
+                false,
+            ),
+            ("v1/ServiceAccount", json!({"name": "default"}), true),
+            ("v1/ServiceAccount", json!({"name": "web"}), false),
+            (
+                "v1/Secret",
+                json!({"name": "a", "labels": {"windlass.dev/cluster": "m"}}),
+                true,
+            ),
+            ("v1/Secret", json!({"name": "a"}), false),
+            (
+                "apps/v1/ReplicaSet",
+                json!({"name": "a", "ownerReferences": owners}),
+                true,
+            ),
+            ("apps/v1/ReplicaSet", json!({"name": "a"}), false),
+            (
+                "apps/v1/ControllerRevision",
+                json!({"name": "a", "ownerReferences": owners}),
+                true,
+            ),
+            (
+                "discovery.k8s.io/v1/EndpointSlice",
+                json!({"name": "a", "labels": {"endpointslice.kubernetes.io/managed-by": "c"}}),
+                true,
+            ),
+            (
+                "discovery.k8s.io/v1/EndpointSlice",
+                json!({"name": "a"}),
+                false,
+            ),
+            ("v1/PersistentVolumeClaim", json!({"name": "a"}), false),
+        ] {
+            let actual = ApiFilter::default().passes_over(&gvk(kind), &meta(metadata.clone()));
+            assert_eq!(actual, expected, "{kind} {metadata}");
+        }
+    }
+
+    #[test]
+    fn claims_and_tokens() {
+        let claim = ObjectMeta::default();
+        let filter = ApiFilter::default().with_hub_workloads(true);
+        assert!(filter.passes_over(&gvk("v1/PersistentVolumeClaim"), &claim));
+        let token = json!({"type": "kubernetes.io/service-account-token"});
+        assert!(holds_hub_token(&gvk("v1/Secret"), &token));
+        assert!(!holds_hub_token(
+            &gvk("v1/Secret"),
+            &json!({"type": "Opaque"})
+        ));
+        assert!(!holds_hub_token(&gvk("example.com/v1/Secret"), &token));
+    }
+
+    proptest! {
+        /// What one list skips is exactly what the same list allows, but for the built-in denials.
+        #[test]
+        fn the_lists_are_opposites(
+            list in "(a|b)(/v1(/(K|L)(,(K|L))?)?)?(;v1/(K|L))?",
+            group in "(a|b|c)?", version in "v[12]", kind in "[KLM]",
+        ) {
+            let kind = GroupVersionKind::gvk(&group, &version, &kind);
+            let skipping = ApiFilter::new(&list, "").unwrap();
+            let allowing = ApiFilter::new("", &list).unwrap();
+            prop_assert_ne!(skipping.allows(&kind), allowing.allows(&kind));
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "[ /;,.a-zA-Z0-9]{0,24}") {
+            let _ = ApiFilter::new(&text, "");
         }
     }
 }

@@ -105,6 +105,7 @@ fn job(map: &mut Map<String, Value>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde_json::json;
 
     #[test]
@@ -139,6 +140,51 @@ mod tests {
             assert_eq!(object, expected);
             sanitise(&mut object);
             assert_eq!(object, expected, "once is enough");
+        }
+    }
+
+    fn an_object() -> impl Strategy<Value = Value> {
+        let field = proptest::sample::select(
+            METADATA
+                .iter()
+                .chain(&["name", "labels", "finalizers"])
+                .copied()
+                .collect::<Vec<_>>(),
+        );
+        let metadata = proptest::collection::btree_map(field, Just(json!([{"k": "v"}])), 0..8);
+        let annotation = proptest::sample::select(vec![ANNOTATIONS[0], ANNOTATIONS[1], "mine"]);
+        let annotations = proptest::collection::btree_map(annotation, Just("v"), 0..3);
+        let api = proptest::sample::select(vec![
+            ("v1", "Service"),
+            ("batch/v1", "Job"),
+            ("apps/v1", "Deployment"),
+        ]);
+        (api, metadata, annotations).prop_map(|((version, kind), metadata, annotations)| {
+            let mut object = json!({"apiVersion": version, "kind": kind, "metadata": metadata,
+                "spec": {"clusterIP": "1.2.3.4", "selector": {"matchLabels": {"controller-uid": "u", "a": "b"}}},
+                "status": {}});
+            object["metadata"]["annotations"] = json!(annotations);
+            object
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_kept_is_kept_and_once_is_enough(object in an_object()) {
+            let mut clean = object.clone();
+            sanitise(&mut clean);
+            for field in METADATA {
+                prop_assert!(clean["metadata"].get(field).is_none());
+            }
+            for field in ["name", "labels", "finalizers"] {
+                prop_assert_eq!(clean["metadata"].get(field), object["metadata"].get(field));
+            }
+            let mine = object["metadata"]["annotations"].get("mine").map(|_| json!({"mine": "v"}));
+            prop_assert_eq!(clean["metadata"].get("annotations"), mine.as_ref());
+            prop_assert!(clean.get("status").is_none());
+            let mut again = clean.clone();
+            sanitise(&mut again);
+            prop_assert_eq!(again, clean);
         }
     }
 }

@@ -1,0 +1,206 @@
+//! What changes of objects, namespaces and kinds bring about.
+
+use std::time::Duration;
+
+use serde_json::json;
+use windlass_cluster::clock;
+
+use super::super::SelectError;
+use super::server::Server;
+use super::{Fixture, WIDGET, labelled, namespace, term};
+
+type Change = fn(&Server);
+
+/// What happens, and who is woken by it; each row begins where the one before ends.
+const CHANGES: [(&str, Change, &[&str]); 9] = [
+    ("added", |s| s.create("configmaps", "web", "a"), &["web"]),
+    (
+        "passed over",
+        |s| s.create("configmaps", "web", "kube-root-ca.crt"),
+        &[],
+    ),
+    ("elsewhere", |s| s.create("configmaps", "nowhere", "a"), &[]),
+    ("deleted", |s| s.delete("configmaps", "web", "a"), &["web"]),
+    (
+        "the label goes",
+        |s| s.create("clusterroles", "", "a"),
+        &["named", "x"],
+    ),
+    (
+        "without the label",
+        |s| s.create("clusterroles", "", "a"),
+        &["named"],
+    ),
+    ("another name", |s| s.create("clusterroles", "", "b"), &[]),
+    (
+        "the namespace",
+        |s| s.create("namespaces", "", "api"),
+        &["api"],
+    ),
+    (
+        "one that was missing",
+        |s| s.create("namespaces", "", "later"),
+        &["later"],
+    ),
+];
+
+#[tokio::test]
+async fn only_who_selects_an_object_is_woken() {
+    let f = Fixture::new().await;
+    f.put("namespaces", "", "web");
+    f.put("namespaces", "", "api");
+    let labels = json!({"labels": {"team": "x"}});
+    f.put_with("clusterroles", "", "a", &labels, &json!({}));
+    f.names("web", &namespace("web")).await;
+    f.names("api", &namespace("api")).await;
+    f.names("x", &json!([term("ClusterRole", &labelled("x"))]))
+        .await;
+    f.names(
+        "named",
+        &json!([term("ClusterRole", &json!({"name": "a"}))]),
+    )
+    .await;
+    f.names("later", &namespace("later")).await;
+    f.woken().await;
+    for (what, change, expected) in CHANGES {
+        change(&f.server);
+        assert_eq!(f.woken().await, expected, "{what}");
+    }
+    let later = f.names("later", &namespace("later")).await;
+    assert_eq!(later, ["Namespace later"]);
+}
+
+#[tokio::test]
+async fn kinds_come_and_go() {
+    let f = Fixture::new().await;
+    f.put("namespaces", "", "web");
+    let scope = json!({"name": "web", "selectionScope": "NamespaceWithResourceSelectors"});
+    let named = json!([term("Namespace", &scope), term("Widget", &json!({}))]);
+    assert_eq!(f.names("whole", &namespace("web")).await, ["Namespace web"]);
+    f.names("other", &json!([term("ClusterRole", &json!({}))]))
+        .await;
+    assert!(f.user_error(&named).await.contains("Widget"));
+    f.woken().await;
+    // The server offers the kind a moment after its CRD is there.
+    f.put("customresourcedefinitions", "", "widgets.example.com");
+    assert_eq!(f.woken().await, ["p", "whole"]);
+    assert!(f.user_error(&named).await.contains("Widget"));
+    f.server.add_kind(WIDGET);
+    f.put("widgets", "web", "w");
+    f.until_woken("p").await;
+    f.until_woken("whole").await;
+    let both = ["Namespace web", "Widget web/w"];
+    assert_eq!(f.names("p", &named).await, both);
+    assert_eq!(f.names("whole", &namespace("web")).await, both);
+    // Only the kind goes: nothing may follow from that but an error.
+    f.server.remove_kind("widgets");
+    f.resources.inner.discovery.invalidate();
+    let outage = f.select("whole", &namespace("web")).await.unwrap_err();
+    assert!(
+        matches!(&outage, SelectError::Api { retry: true, message } if message.contains("Widget")),
+        "{outage:?}"
+    );
+    f.server.add_kind(WIDGET);
+    f.resources.inner.discovery.invalidate();
+    assert_eq!(f.names("whole", &namespace("web")).await, both);
+}
+
+#[tokio::test]
+async fn a_kind_that_is_gone_leaves_the_selection() {
+    let f = Fixture::new().await;
+    f.server.add_kind(WIDGET);
+    f.put("namespaces", "", "web");
+    f.put("widgets", "web", "w");
+    f.put("customresourcedefinitions", "", "widgets.example.com");
+    assert_eq!(
+        f.names("p", &namespace("web")).await,
+        ["Namespace web", "Widget web/w"]
+    );
+    f.woken().await;
+    // The API server removes the objects of a CRD before the CRD.
+    f.server.delete("widgets", "web", "w");
+    f.server.remove_kind("widgets");
+    f.server
+        .delete("customresourcedefinitions", "", "widgets.example.com");
+    f.until_woken("p").await;
+    clock::sleep(Duration::from_millis(100)).await;
+    let watches = f.resources.inner.watches.len();
+    assert_eq!(f.names("p", &namespace("web")).await, ["Namespace web"]);
+    assert_eq!(f.resources.inner.watches.len(), watches - 1);
+}
+
+#[tokio::test]
+async fn a_kind_that_cannot_be_listed_concerns_who_selects_it() {
+    let f = Fixture::new().await;
+    f.put("namespaces", "", "web");
+    f.server.forbid("secrets", true);
+    let refused = f.select("whole", &namespace("web")).await.unwrap_err();
+    assert_eq!(
+        refused,
+        SelectError::Api {
+            message: "Secret (v1) can't be listed on the hub: Forbidden, says the server"
+                .to_owned(),
+            retry: false,
+        }
+    );
+    f.names("other", &json!([term("ClusterRole", &json!({}))]))
+        .await;
+    f.server.forbid("secrets", false);
+    // Told of the failure it may have been before; told of its end it is in any case.
+    while f.select("whole", &namespace("web")).await.is_err() {
+        f.until_woken("whole").await;
+    }
+    assert_eq!(f.names("whole", &namespace("web")).await, ["Namespace web"]);
+}
+
+#[tokio::test]
+async fn watches_are_shared_and_end_with_their_last_user() {
+    let f = Fixture::new().await;
+    f.put("namespaces", "", "web");
+    f.put("configmaps", "web", "a");
+    let roles = json!([term("ClusterRole", &json!({}))]);
+    f.names("p", &namespace("web")).await;
+    let before = f.resources.inner.watches.len();
+    f.names("q", &namespace("web")).await;
+    let lists = f
+        .server
+        .requests()
+        .iter()
+        .filter(|r| r.starts_with("LIST metadata configmaps"))
+        .count();
+    assert_eq!((f.resources.inner.watches.len(), lists), (before, 1));
+    // The CRDs stay watched, for any kind may come from one.
+    f.names("p", &roles).await;
+    assert_eq!(f.resources.inner.watches.len(), before + 1);
+    f.resources.forget("q");
+    assert_eq!(
+        (
+            f.resources.inner.watches.len(),
+            f.resources.inner.store.len()
+        ),
+        (2, 0)
+    );
+    f.resources.forget("p");
+    assert_eq!(f.resources.inner.watches.len(), 0);
+    f.woken().await;
+    f.put("configmaps", "web", "a");
+    assert_eq!(f.woken().await, Vec::<String>::new());
+    assert_eq!(f.server.watches(), 0);
+}
+
+#[tokio::test]
+async fn what_nobody_selects_any_more_is_let_go() {
+    let f = Fixture::new().await;
+    for name in ["a", "b"] {
+        f.put("clusterroles", "", name);
+    }
+    let role = |name: &str| json!([term("ClusterRole", &json!({"name": name}))]);
+    f.names("p", &json!([term("ClusterRole", &json!({}))]))
+        .await;
+    f.names("q", &role("a")).await;
+    assert_eq!(f.resources.inner.store.len(), 2);
+    f.names("p", &role("b")).await;
+    assert_eq!(f.resources.inner.store.len(), 2, "q has a, p has b");
+    f.resources.forget("q");
+    assert_eq!(f.resources.inner.store.len(), 1);
+}
