@@ -24,11 +24,14 @@ fn namespace(name: &str) -> String {
 }
 
 fn config(namespace: &str, name: &str, data: &str) -> String {
-    format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, namespace: {namespace}}}, data: {data}}}")
+    format!(
+        "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, namespace: {namespace}}}, data: {data}}}"
+    )
 }
 
 fn condition(fleet: &Fleet, placement: &str, type_: &str, field: &str) -> String {
-    let path = format!("{{.status.conditions[?(@.type==\"ClusterResourcePlacement{type_}\")].{field}}}");
+    let path =
+        format!("{{.status.conditions[?(@.type==\"ClusterResourcePlacement{type_}\")].{field}}}");
     fleet.get("hub", &format!("crp {placement}"), &path)
 }
 
@@ -46,7 +49,11 @@ fn data(fleet: &Fleet, namespace: &str, name: &str) -> String {
 }
 
 fn member_writes(fleet: &Fleet) -> Vec<String> {
-    fleet.writes().into_iter().filter(|line| line.contains(&format!("\"{MEMBER}\""))).collect()
+    fleet
+        .writes()
+        .into_iter()
+        .filter(|line| line.contains(&format!("\"{MEMBER}\"")))
+        .collect()
 }
 
 #[test]
@@ -74,7 +81,9 @@ fn every_kind_settles(fleet: &Fleet) {
     fleet.apply("hub", &namespace("kinds"));
     fleet.apply("hub", KINDS);
     fleet.apply("hub", &placement("kinds", ""));
-    eventually("every kind is applied", || condition(fleet, "kinds", "Applied", "status") == "True");
+    eventually("every kind is applied", || {
+        condition(fleet, "kinds", "Applied", "status") == "True"
+    });
 }
 
 fn a_crd_and_its_resources_go_together(fleet: &Fleet) {
@@ -85,7 +94,9 @@ fn a_crd_and_its_resources_go_together(fleet: &Fleet) {
         "name: custom}, {group: apiextensions.k8s.io, version: v1, kind: CustomResourceDefinition, name: things.example.com}]",
     );
     fleet.apply("hub", &both);
-    eventually("the resource is there", || fleet.get(MEMBER, "things t -n custom", "{.spec.size}") == "3");
+    eventually("the resource is there", || {
+        fleet.get(MEMBER, "things t -n custom", "{.spec.size}") == "3"
+    });
     eventually("the placement says so", || is_available(fleet, "custom"));
 }
 
@@ -96,28 +107,48 @@ fn repeated_keys_are_merged(fleet: &Fleet) {
           selector: {{matchLabels: {{a: b}}}}, template: {{metadata: {{labels: {{a: b}}}},
           spec: {{containers: [{{name: c, image: i, env: [{{name: E, value: '1'}}, {{name: E, value: '{value}'}}]}}]}}}}}}}}")
     };
-    fleet.try_kubectl("hub", "create -f -", Some(&deployment("2"))).unwrap();
+    fleet
+        .try_kubectl("hub", "create -f -", Some(&deployment("2")))
+        .unwrap();
     fleet.apply("hub", &placement("dup", ""));
-    let env = || fleet.get(MEMBER, "deploy d -n dup", "{.spec.template.spec.containers[0].env[*].value}");
+    let env = || {
+        fleet.get(
+            MEMBER,
+            "deploy d -n dup",
+            "{.spec.template.spec.containers[0].env[*].value}",
+        )
+    };
     eventually("both entries are there", || env() == "1 2");
     eventually("the placement says so", || is_available(fleet, "dup"));
-    fleet.try_kubectl("hub", "replace -f -", Some(&deployment("3"))).unwrap();
+    fleet
+        .try_kubectl("hub", "replace -f -", Some(&deployment("3")))
+        .unwrap();
     eventually("a change is merged", || env() == "1 3");
     eventually("the placement says so", || is_available(fleet, "dup"));
 }
 
 fn a_restart_writes_nothing(fleet: &mut Fleet) {
     eventually("everything is applied", || {
-        ["kinds", "custom", "dup"].iter().all(|name| condition(fleet, name, "Applied", "status") == "True")
+        ["kinds", "custom", "dup"]
+            .iter()
+            .all(|name| condition(fleet, name, "Applied", "status") == "True")
     });
     std::thread::sleep(Duration::from_secs(8));
     let quiet = member_writes(fleet);
     std::thread::sleep(Duration::from_secs(5));
-    assert_eq!(member_writes(fleet), quiet, "a settled member is left alone");
+    assert_eq!(
+        member_writes(fleet),
+        quiet,
+        "a settled member is left alone"
+    );
     fleet.kill_hub();
     fleet.start_hub();
     std::thread::sleep(Duration::from_secs(10));
-    assert_eq!(member_writes(fleet), Vec::<String>::new(), "and after a restart, too");
+    assert_eq!(
+        member_writes(fleet),
+        Vec::<String>::new(),
+        "and after a restart, too"
+    );
 }
 
 fn takeover_is_refused_and_allowed(fleet: &Fleet) {
@@ -126,32 +157,59 @@ fn takeover_is_refused_and_allowed(fleet: &Fleet) {
     fleet.apply("hub", &namespace("taken"));
     fleet.apply("hub", &config("taken", "c", "{a: ours}"));
     fleet.apply("hub", &placement("taken", "whenToTakeOver: Never"));
-    eventually("it is refused", || failure(fleet, "taken").contains("NotTakenOver"));
+    eventually("it is refused", || {
+        failure(fleet, "taken").contains("NotTakenOver")
+    });
     assert_eq!(data(fleet, "taken", "c"), r#"{"a":"theirs"}"#);
     fleet.apply("hub", &placement("taken", "whenToTakeOver: IfNoDiff"));
-    eventually("the difference is named", || failure(fleet, "taken").contains("/data/a"));
+    eventually("the difference is named", || {
+        failure(fleet, "taken").contains("/data/a")
+    });
     fleet.apply("hub", &placement("taken", "whenToTakeOver: Always"));
-    eventually("it is taken over", || data(fleet, "taken", "c") == r#"{"a":"ours"}"#);
+    eventually("it is taken over", || {
+        data(fleet, "taken", "c") == r#"{"a":"ours"}"#
+    });
     eventually("that is said", || is_available(fleet, "taken"));
     fleet.kubectl("hub", "delete crp taken --timeout=60s");
-    let left = fleet.get(MEMBER, "cm c -n taken", "{.metadata.ownerReferences}{.metadata.labels}{.data}");
+    let left = fleet.get(
+        MEMBER,
+        "cm c -n taken",
+        "{.metadata.ownerReferences}{.metadata.labels}{.data}",
+    );
     assert_eq!(left, r#"{"a":"ours"}"#, "what was adopted is released");
-    let managers = fleet.kubectl(MEMBER, "get cm c -n taken --show-managed-fields -o jsonpath={.metadata.managedFields[*].manager}");
+    let managers = fleet.kubectl(
+        MEMBER,
+        "get cm c -n taken --show-managed-fields -o jsonpath={.metadata.managedFields[*].manager}",
+    );
     assert!(!managers.contains("work-api-agent"), "{managers}");
 }
 
 fn fields_of_the_peers_agent_are_ours(fleet: &Fleet) {
     fleet.apply(MEMBER, &namespace("peer"));
     let theirs = config("peer", "c", "{a: '1', gone: '1'}");
-    fleet.try_kubectl(MEMBER, "create --field-manager=work-api-agent -f -", Some(&theirs)).unwrap();
+    fleet
+        .try_kubectl(
+            MEMBER,
+            "create --field-manager=work-api-agent -f -",
+            Some(&theirs),
+        )
+        .unwrap();
     fleet.apply("hub", &namespace("peer"));
     fleet.apply("hub", &config("peer", "c", "{a: '1'}"));
     fleet.apply("hub", &placement("peer", ""));
-    eventually("a field that is not in the template goes", || data(fleet, "peer", "c") == r#"{"a":"1"}"#);
+    eventually("a field that is not in the template goes", || {
+        data(fleet, "peer", "c") == r#"{"a":"1"}"#
+    });
 }
 
 fn marks_are_put_back(fleet: &Fleet) {
-    let owner = || fleet.get(MEMBER, "cm c -n peer", "{.metadata.ownerReferences[*].kind}{.metadata.labels.windlass\\.dev/placed}");
+    let owner = || {
+        fleet.get(
+            MEMBER,
+            "cm c -n peer",
+            "{.metadata.ownerReferences[*].kind}{.metadata.labels.windlass\\.dev/placed}",
+        )
+    };
     eventually("it is marked", || owner() == "AppliedWorktrue");
     fleet.kubectl(MEMBER, "label cm c -n peer windlass.dev/placed-");
     eventually("the label is put back", || owner() == "AppliedWorktrue");
@@ -159,19 +217,31 @@ fn marks_are_put_back(fleet: &Fleet) {
     eventually("the owner is put back", || owner() == "AppliedWorktrue");
     fleet.kubectl(MEMBER, "label cm c -n peer theirs=1");
     std::thread::sleep(Duration::from_secs(2));
-    assert_eq!(fleet.get(MEMBER, "cm c -n peer", "{.metadata.labels.theirs}"), "1", "what is theirs stays");
+    assert_eq!(
+        fleet.get(MEMBER, "cm c -n peer", "{.metadata.labels.theirs}"),
+        "1",
+        "what is theirs stays"
+    );
 }
 
 fn a_quarrel_is_slow(fleet: &Fleet) {
     let versions = || fleet.get(MEMBER, "cm c -n peer", "{.metadata.resourceVersion}");
     let before = member_writes(fleet).join("\n");
     for n in 0..40 {
-        fleet.kubectl(MEMBER, &format!("patch cm c -n peer --type merge -p {{\"data\":{{\"a\":\"x{n}\"}}}}"));
+        fleet.kubectl(
+            MEMBER,
+            &format!("patch cm c -n peer --type merge -p {{\"data\":{{\"a\":\"x{n}\"}}}}"),
+        );
     }
     let after = member_writes(fleet).join("\n");
     eprintln!("quarrel: before\n{before}\nafter\n{after}\n{}", versions());
-    eventually("it is told, or over", || failure(fleet, "peer").contains("again and again") || data(fleet, "peer", "c") == r#"{"a":"1"}"#);
-    eventually("it ends well", || data(fleet, "peer", "c") == r#"{"a":"1"}"# && is_available(fleet, "peer"));
+    eventually("it is told, or over", || {
+        failure(fleet, "peer").contains("again and again")
+            || data(fleet, "peer", "c") == r#"{"a":"1"}"#
+    });
+    eventually("it ends well", || {
+        data(fleet, "peer", "c") == r#"{"a":"1"}"# && is_available(fleet, "peer")
+    });
 }
 
 fn conflicts_are_told(fleet: &Fleet) {
@@ -180,12 +250,28 @@ fn conflicts_are_told(fleet: &Fleet) {
     fleet.apply("hub", &placement("ssa", "type: ServerSideApply"));
     eventually("it is applied", || is_available(fleet, "ssa"));
     let theirs = config("ssa", "c", "{a: '2'}");
-    fleet.try_kubectl(MEMBER, "apply --server-side --force-conflicts --field-manager=me -f -", Some(&theirs)).unwrap();
-    eventually("the conflict is told", || failure(fleet, "ssa").contains("conflict"));
+    fleet
+        .try_kubectl(
+            MEMBER,
+            "apply --server-side --force-conflicts --field-manager=me -f -",
+            Some(&theirs),
+        )
+        .unwrap();
+    eventually("the conflict is told", || {
+        failure(fleet, "ssa").contains("conflict")
+    });
     eprintln!("{}", failure(fleet, "ssa"));
     assert_eq!(data(fleet, "ssa", "c"), r#"{"a":"2"}"#);
-    fleet.apply("hub", &placement("ssa", "type: ServerSideApply, serverSideApplyConfig: {force: true}"));
-    eventually("force takes the field", || data(fleet, "ssa", "c") == r#"{"a":"1"}"#);
+    fleet.apply(
+        "hub",
+        &placement(
+            "ssa",
+            "type: ServerSideApply, serverSideApplyConfig: {force: true}",
+        ),
+    );
+    eventually("force takes the field", || {
+        data(fleet, "ssa", "c") == r#"{"a":"1"}"#
+    });
     eventually("that is said", || is_available(fleet, "ssa"));
 }
 
@@ -197,9 +283,15 @@ fn the_applied_work_comes_back(fleet: &Fleet) {
         let owner = fleet.get(MEMBER, "cm c -n ssa", "{.metadata.ownerReferences[*].uid}");
         !owner.is_empty() && owner == uid() && owner != before
     });
-    eventually("everything is in place", || is_available(fleet, "ssa") && failure(fleet, "ssa").is_empty());
+    eventually("everything is in place", || {
+        is_available(fleet, "ssa") && failure(fleet, "ssa").is_empty()
+    });
     fleet.kubectl("hub", "delete crp ssa custom dup kinds peer --timeout=90s");
-    eventually("nothing is left", || fleet.get(MEMBER, "appliedworks", "{.items[*].metadata.name}").is_empty());
+    eventually("nothing is left", || {
+        fleet
+            .get(MEMBER, "appliedworks", "{.items[*].metadata.name}")
+            .is_empty()
+    });
 }
 
 const CRD: &str = r"
