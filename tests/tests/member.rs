@@ -1,4 +1,5 @@
 //! The apply engine on a real member: what others do to what we place, and what is hard to place.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::time::Duration;
 
