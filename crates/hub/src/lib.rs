@@ -14,4 +14,5 @@ pub mod worker;
 pub mod world;
 
 pub use run::{HubError, HubOptions, run};
+pub use select::rules::ApiFilter;
 pub use windlass_aggregator::ExternalUnset;

@@ -19,6 +19,7 @@ use crate::delivery::Delivery;
 use crate::members::{MemberPolicy, Members};
 use crate::placement::actor::Actor;
 use crate::select::Resources;
+use crate::select::rules::{ApiFilter, FilterError};
 use crate::world::{Queues, World};
 
 /// Field manager of every write on the hub.
@@ -43,6 +44,8 @@ pub struct HubOptions {
     pub member_unhealthy_threshold: Duration,
     /// A leaving cluster that can't be reached is given up after so long.
     pub force_delete_wait: Duration,
+    /// Kinds, objects and namespaces that may be placed.
+    pub filter: ApiFilter,
 }
 
 /// Why the hub could not run.
@@ -54,6 +57,9 @@ pub enum HubError {
     /// The API server can't be connected to.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// The lists of kinds that may be placed can't be read.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
     /// A metric is registered twice: a bug.
     #[error(transparent)]
     Metrics(#[from] prometheus::Error),
@@ -94,9 +100,10 @@ pub async fn run(
     let members = Members::new(world.clone(), writer.clone(), requests, policy, &registry)?;
     let contents = Contents::new(world.clone(), client.clone());
     let wake = queues.placements.clone();
-    let resources = Resources::new(
+    let resources = Resources::with_filter(
         client.clone(),
         Discovery::new(client.clone()),
+        options.filter,
         Arc::new(move |placement: &str| wake.add(placement.to_owned())),
     );
     let actor = Actor::new(
