@@ -6,6 +6,7 @@
 
 pub mod contents;
 pub mod delivery;
+pub mod installed;
 pub mod members;
 pub mod placement;
 pub mod run;

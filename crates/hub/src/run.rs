@@ -16,6 +16,7 @@ use windlass_metrics::Readiness;
 
 use crate::contents::Contents;
 use crate::delivery::Delivery;
+use crate::installed::{self, InstalledError};
 use crate::members::{MemberPolicy, Members};
 use crate::placement::actor::Actor;
 use crate::select::Resources;
@@ -60,6 +61,9 @@ pub enum HubError {
     /// The lists of kinds that may be placed can't be read.
     #[error(transparent)]
     Filter(#[from] FilterError),
+    /// The installed CRDs lack something.
+    #[error(transparent)]
+    Installed(#[from] InstalledError),
     /// A metric is registered twice: a bug.
     #[error(transparent)]
     Metrics(#[from] prometheus::Error),
@@ -84,6 +88,8 @@ pub async fn run(
         None => Kubeconfig::read().map_err(|error| HubError::Kubeconfig(error.to_string()))?,
     };
     let client = connect(kubeconfig, &ConnectOptions::new("hub"), &requests).await?;
+    let writer = Writer::new(client.clone(), FIELD_MANAGER);
+    installed::check(&writer).await?;
     let queues = Queues::default();
     let world = World::start(&client, queues.clone());
     let ready = world.clone();
@@ -92,7 +98,6 @@ pub async fn run(
         .await
         .map_err(|error| HubError::Serve(options.metrics_bind_address, error))?;
     let server = clock::spawn("metrics", server);
-    let writer = Writer::new(client.clone(), FIELD_MANAGER);
     let policy = MemberPolicy {
         unhealthy_threshold: options.member_unhealthy_threshold,
         force_delete_wait: options.force_delete_wait,

@@ -31,9 +31,7 @@ fn last_plan(
     limit: usize,
 ) -> (Vec<Arc<ClusterSchedulingPolicySnapshot>>, PolicyPlan) {
     let mut store: Vec<Arc<ClusterSchedulingPolicySnapshot>> = Vec::new();
-    let mut generation = 0;
-    for (position, policy) in policies.iter().enumerate() {
-        generation += 1;
+    for (policy, generation) in policies.iter().zip(1..) {
         let plan = plan(&PolicyInputs {
             placement: "p",
             placement_uid: "u",
@@ -42,7 +40,7 @@ fn last_plan(
             snapshots: &store,
             history_limit: limit,
         });
-        if position + 1 == policies.len() {
+        if generation == policies.len() as i64 {
             return (store, plan);
         }
         let replaced = |name: &str| plan.update.iter().find(|new| new.name_any() == name);
