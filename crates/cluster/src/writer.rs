@@ -32,6 +32,7 @@ use serde_json::Value;
 
 use crate::error::ApiError;
 use crate::exchange::{Failure, exchange};
+use crate::failpoint;
 
 /// Limit for one request and its whole answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -407,7 +408,8 @@ impl Writer {
             .header(http::header::CONTENT_TYPE, content_type)
             .body(body)
             .map_err(|error| unsent(error.to_string()))?;
-        exchange(&self.client, request, self.timeout).await
+        let exchange = exchange(&self.client, request, self.timeout);
+        failpoint::pass(path, exchange).await
     }
 }
 
