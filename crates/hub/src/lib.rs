@@ -3,9 +3,11 @@
 //! Watches fill the [`world`]; changes put names into queues; the actor of a placement
 //! ([`placement::actor`]) selects ([`select`]), makes snapshots, schedules, rolls out and writes the
 //! status; [`delivery`] applies what bindings ask for on their clusters, which [`members`] keeps connected.
+//! Of several processes one does so at a time ([`lead`]).
 
 pub mod contents;
 pub mod delivery;
+pub mod lead;
 pub mod members;
 pub mod placement;
 pub mod run;
@@ -15,3 +17,4 @@ pub mod world;
 
 pub use run::{HubError, HubOptions, run};
 pub use windlass_aggregator::ExternalUnset;
+pub use windlass_cluster::lease::step::Timing;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
-use windlass_hub::{ExternalUnset, HubOptions};
+use windlass_hub::{ExternalUnset, HubOptions, Timing};
 
 use crate::cli::{self, Failure};
 
@@ -36,6 +36,19 @@ pub struct Args {
     /// A leaving cluster that can't be reached is given up after so long.
     #[arg(long, env = "WINDLASS_FORCE_DELETE_WAIT", default_value = "15m", value_parser = cli::seconds)]
     force_delete_wait: Duration,
+    /// Of several hubs one acts at a time, the others stand by; false for a hub that is alone for sure.
+    #[arg(long, env = "WINDLASS_LEADER_ELECT", default_value_t = true, action = clap::ArgAction::Set,
+        num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    leader_elect: bool,
+    /// A leader that is silent for so long is replaced: a whole number of seconds.
+    #[arg(long, env = "WINDLASS_LEADER_ELECT_LEASE_DURATION", default_value = "10s", value_parser = cli::seconds)]
+    leader_elect_lease_duration: Duration,
+    /// A leader that could not renew its lease for so long ends itself; at most 0.9 of the lease duration.
+    #[arg(long, env = "WINDLASS_LEADER_ELECT_RENEW_DEADLINE", default_value = "7s", value_parser = cli::seconds)]
+    leader_elect_renew_deadline: Duration,
+    /// Time between renewals, and between attempts of those who stand by.
+    #[arg(long, env = "WINDLASS_LEADER_ELECT_RETRY_PERIOD", default_value = "2s", value_parser = cli::seconds)]
+    leader_elect_retry_period: Duration,
     /// Form of the log.
     #[arg(long, env = "WINDLASS_LOG_FORMAT", default_value = "text")]
     log_format: LogFormat,
@@ -67,7 +80,14 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     } else {
         log.init();
     }
+    let timing = Timing::new(
+        args.leader_elect_lease_duration,
+        args.leader_elect_renew_deadline,
+        args.leader_elect_retry_period,
+    )
+    .map_err(|error| format!("leader election: {error}"))?;
     let options = HubOptions {
+        leader_election: args.leader_elect.then_some(timing),
         kubeconfig: args.kubeconfig,
         metrics_bind_address: args.metrics_bind_address,
         external_unset: match args.external_unset_conditions {

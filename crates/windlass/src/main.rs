@@ -56,6 +56,8 @@ fn main() -> ExitCode {
             Command::Status(args) => status::run(args).await,
         }
     });
+    // Not dropped: that would wait for name look-ups that hang.
+    runtime.shutdown_background();
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
