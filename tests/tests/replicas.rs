@@ -96,14 +96,14 @@ fn another_process_takes_over() {
     }
     fleet.apply("hub", &placed("web", "1"));
     eventually("the app is everywhere", || is_available(&fleet, "web", "0"));
-    let second = a_killed_leader_is_replaced(&fleet, first);
+    let second = a_killed_leader_is_replaced(&fleet, &first);
     let third = a_leader_that_is_told_to_end_hands_over(&fleet, second);
     drop(third);
     a_leader_that_wakes_up_late_harms_nothing(&fleet);
 }
 
 /// The number: 15 s from SIGKILL to a change that is delivered.
-fn a_killed_leader_is_replaced(fleet: &Fleet, leader: HubProcess) -> HubProcess {
+fn a_killed_leader_is_replaced(fleet: &Fleet, leader: &HubProcess) -> HubProcess {
     let other = standby(fleet, &[]);
     let before = holder(fleet);
     leader.signal("KILL");

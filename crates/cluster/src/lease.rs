@@ -196,10 +196,24 @@ impl Elector {
         }
     }
 
+    /// Limit for an attempt that begins now. A leader's ends at its deadline, to step down then.
+    fn limit(&self) -> Duration {
+        match self.state.leads_until() {
+            Some(until) => self
+                .limit
+                .min(until.saturating_duration_since(clock::monotonic())),
+            None => self.limit,
+        }
+    }
+
     async fn look(&mut self) {
         let began = clock::monotonic();
         let (namespace, name) = (&self.contender.namespace, &self.contender.name);
-        let answer = limited(self.limit, self.writer.get::<Lease>(Some(namespace), name)).await;
+        let answer = limited(
+            self.limit(),
+            self.writer.get::<Lease>(Some(namespace), name),
+        )
+        .await;
         match answer {
             Ok(lease) => {
                 self.state.looked(lease, clock::monotonic());
@@ -211,7 +225,7 @@ impl Elector {
 
     async fn write(&mut self, lease: &Lease) {
         let sent = clock::monotonic();
-        match limited(self.limit, self.send(lease)).await {
+        match limited(self.limit(), self.send(lease)).await {
             Ok(lease) => {
                 self.state.wrote(lease, sent);
                 self.gate.renewed(sent);
@@ -280,7 +294,7 @@ impl Elector {
             let Some(lease) = self.state.released(clock::now_precise()) else {
                 return;
             };
-            match limited(self.limit, self.writer.replace(&lease)).await {
+            match limited(self.limit(), self.writer.replace(&lease)).await {
                 Ok(_) => {
                     tracing::info!("the lease is given back");
                     return;

@@ -162,3 +162,87 @@ impl Drop for Running<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lease 10 s, renew deadline 7 s.
+    fn gate() -> Gate {
+        Gate::closed(Timing::default())
+    }
+
+    fn secs(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// A request that is answered after so many seconds.
+    async fn request(seconds: u64) -> Result<u64, Failure> {
+        clock::sleep(secs(seconds)).await;
+        Ok(seconds)
+    }
+
+    fn refused(result: &Result<u64, Failure>) -> bool {
+        matches!(result, Err(Failure::Unsent(error)) if error.is_outage() && error.message() == NOT_LEADER)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_open_from_a_renewal_to_the_deadline() {
+        assert!(
+            Gate::default().is_open(),
+            "who needs no lease is let through"
+        );
+        assert_eq!(Gate::default().pass(request(99)).await.unwrap(), 99);
+        let gate = gate();
+        assert!(refused(&gate.pass(request(0)).await), "not led yet");
+        gate.renewed(clock::monotonic());
+        assert_eq!(gate.pass(request(6)).await.unwrap(), 6);
+        clock::sleep(secs(1)).await;
+        assert!(refused(&gate.pass(request(0)).await), "7 s are over");
+        gate.renewed(clock::monotonic());
+        assert!(gate.is_open());
+        gate.renewed(clock::monotonic() - secs(7));
+        assert!(
+            gate.is_open(),
+            "an older answer that is late changes nothing"
+        );
+        gate.close();
+        gate.renewed(clock::monotonic());
+        assert!(refused(&gate.pass(request(0)).await), "closed is closed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_under_way_is_cut_at_the_end_of_the_lease_unless_that_moves_on() {
+        let gate = gate();
+        let began = clock::monotonic();
+        gate.renewed(began);
+        clock::sleep(secs(6)).await;
+        let cut = gate.pass(request(60)).await;
+        assert!(matches!(&cut, Err(Failure::Lost(error)) if error.message().contains(NOT_LEADER)));
+        assert_eq!(clock::monotonic() - began, secs(10));
+
+        gate.renewed(clock::monotonic());
+        let renewals = async {
+            for _ in 0..10 {
+                clock::sleep(secs(2)).await;
+                gate.renewed(clock::monotonic());
+            }
+        };
+        let (slow, ()) = futures::join!(gate.pass(request(25)), renewals);
+        assert_eq!(slow.unwrap(), 25);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_closed_gate_tells_when_nothing_is_under_way() {
+        let gate = gate();
+        gate.renewed(clock::monotonic());
+        let closing = async {
+            clock::sleep(secs(1)).await;
+            gate.close();
+            (gate.drained(secs(1)).await, gate.drained(secs(5)).await)
+        };
+        let (answer, drained) = futures::join!(gate.pass(request(4)), closing);
+        assert_eq!(answer.unwrap(), 4, "it was let through before");
+        assert_eq!(drained, (false, true));
+    }
+}
