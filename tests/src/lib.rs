@@ -2,12 +2,16 @@
 #![allow(
     clippy::expect_used,
     clippy::panic,
+    clippy::disallowed_methods,
     reason = "a harness that can't go on fails the test"
 )]
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+
+/// At rest is who has written nothing for so long.
+const QUIET: Duration = Duration::from_secs(4);
 
 /// The repository.
 #[must_use]
@@ -286,6 +290,29 @@ impl Fleet {
             .unwrap_or_default()
     }
 
+    /// Waits until the hub has sent no mutating request for a while, and tells which it has sent so far.
+    /// What `counts` leaves out is not looked at.
+    ///
+    /// # Panics
+    /// When it goes on writing for a minute.
+    #[must_use]
+    pub fn settled(&self, counts: impl Fn(&str) -> bool) -> Vec<String> {
+        let writes = || -> Vec<String> {
+            let all = self.writes();
+            all.into_iter().filter(|line| counts(line)).collect()
+        };
+        let seen = std::cell::RefCell::new((writes(), Instant::now()));
+        eventually("the hub is at rest", || {
+            let now = writes();
+            let mut seen = seen.borrow_mut();
+            if now != seen.0 {
+                *seen = (now, Instant::now());
+            }
+            seen.1.elapsed() >= QUIET
+        });
+        seen.into_inner().0
+    }
+
     /// A JSONPath of an object, empty when there is none.
     #[must_use]
     pub fn get(&self, name: &str, what: &str, path: &str) -> String {
@@ -314,7 +341,7 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        self.kill_hub();
+        self.hub = None;
         if std::thread::panicking() {
             let log = std::fs::read_to_string(self.dir.join("hub.log")).unwrap_or_default();
             let lines: Vec<&str> = log.lines().collect();
@@ -379,7 +406,6 @@ pub fn eventually(what: &str, holds: impl Fn() -> bool) {
 ///
 /// # Panics
 /// When it does not come to hold in time.
-#[allow(clippy::disallowed_methods, reason = "a test's own deadline")]
 pub fn within(limit: Duration, what: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + limit;
     while !holds() {

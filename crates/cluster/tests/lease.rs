@@ -1,5 +1,9 @@
 //! Elections over a server that compares and swaps; time is simulated.
-#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that can't go on fails"
+)]
 
 mod common;
 

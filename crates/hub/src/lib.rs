@@ -7,6 +7,7 @@
 
 pub mod contents;
 pub mod delivery;
+pub mod installed;
 pub mod lead;
 pub mod members;
 pub mod placement;
@@ -16,5 +17,6 @@ pub mod worker;
 pub mod world;
 
 pub use run::{HubError, HubOptions, run};
+pub use select::rules::ApiFilter;
 pub use windlass_aggregator::ExternalUnset;
 pub use windlass_cluster::lease::step::Timing;

@@ -17,10 +17,12 @@ use windlass_metrics::Readiness;
 
 use crate::contents::Contents;
 use crate::delivery::Delivery;
+use crate::installed::{self, InstalledError};
 use crate::lead::Lead;
 use crate::members::{MemberPolicy, Members};
 use crate::placement::actor::Actor;
 use crate::select::Resources;
+use crate::select::rules::{ApiFilter, FilterError};
 use crate::world::{Queues, World};
 
 /// Field manager of every write on the hub.
@@ -45,6 +47,8 @@ pub struct HubOptions {
     pub member_unhealthy_threshold: Duration,
     /// A leaving cluster that can't be reached is given up after so long.
     pub force_delete_wait: Duration,
+    /// Kinds, objects and namespaces that may be placed.
+    pub filter: ApiFilter,
     /// Times of the leader election; none means that this process leads without one.
     pub leader_election: Option<Timing>,
 }
@@ -58,6 +62,12 @@ pub enum HubError {
     /// The API server can't be connected to.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// The lists of kinds that may be placed can't be read.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// The installed CRDs lack something.
+    #[error(transparent)]
+    Installed(#[from] InstalledError),
     /// A metric is registered twice: a bug.
     #[error(transparent)]
     Metrics(#[from] prometheus::Error),
@@ -85,6 +95,8 @@ pub async fn run(
         None => Kubeconfig::read().map_err(|error| HubError::Kubeconfig(error.to_string()))?,
     };
     let client = connect(&kubeconfig, &ConnectOptions::new("hub"), &requests).await?;
+    let writer = Writer::new(client.clone(), FIELD_MANAGER);
+    installed::check(&writer).await?;
     let queues = Queues::default();
     let world = World::start(&client, queues.clone());
     let ready = world.clone();
@@ -100,7 +112,7 @@ pub async fn run(
         let ready = async move { synced.wait_synced().await };
         Lead::start(client, options.leader_election, &registry, ready)?
     };
-    let writer = Writer::new(client.clone(), FIELD_MANAGER).with_gate(lead.gate());
+    let writer = writer.with_gate(lead.gate());
     let policy = MemberPolicy {
         unhealthy_threshold: options.member_unhealthy_threshold,
         force_delete_wait: options.force_delete_wait,
@@ -108,9 +120,10 @@ pub async fn run(
     let members = Members::new(world.clone(), writer.clone(), requests, policy, &registry)?;
     let contents = Contents::new(world.clone(), client.clone());
     let wake = queues.placements.clone();
-    let resources = Resources::new(
+    let resources = Resources::with_filter(
         client.clone(),
         Discovery::new(client.clone()),
+        options.filter,
         Arc::new(move |placement: &str| wake.add(placement.to_owned())),
     );
     let actor = Actor::new(

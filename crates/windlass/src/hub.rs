@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
-use windlass_hub::{ExternalUnset, HubOptions, Timing};
+use windlass_hub::{ApiFilter, ExternalUnset, HubOptions};
 
 use crate::cli::{self, Failure};
+use crate::election;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -36,19 +37,37 @@ pub struct Args {
     /// A leaving cluster that can't be reached is given up after so long.
     #[arg(long, env = "WINDLASS_FORCE_DELETE_WAIT", default_value = "15m", value_parser = cli::seconds)]
     force_delete_wait: Duration,
-    /// Of several hubs one acts at a time, the others stand by; false for a hub that is alone for sure.
-    #[arg(long, env = "WINDLASS_LEADER_ELECT", default_value_t = true, action = clap::ArgAction::Set,
-        num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    leader_elect: bool,
-    /// A leader that is silent for so long is replaced: a whole number of seconds.
-    #[arg(long, env = "WINDLASS_LEADER_ELECT_LEASE_DURATION", default_value = "10s", value_parser = cli::seconds)]
-    leader_elect_lease_duration: Duration,
-    /// A leader that could not renew its lease for so long ends itself; at most 0.9 of the lease duration.
-    #[arg(long, env = "WINDLASS_LEADER_ELECT_RENEW_DEADLINE", default_value = "7s", value_parser = cli::seconds)]
-    leader_elect_renew_deadline: Duration,
-    /// Time between renewals, and between attempts of those who stand by.
-    #[arg(long, env = "WINDLASS_LEADER_ELECT_RETRY_PERIOD", default_value = "2s", value_parser = cli::seconds)]
-    leader_elect_retry_period: Duration,
+    /// Kinds that are not placed, beside those that never are: group, group/version, group/version/Kind,Kind
+    /// or v1/Kind, separated by semicolons.
+    #[arg(
+        long,
+        env = "WINDLASS_SKIPPED_PROPAGATING_APIS",
+        default_value = "",
+        hide_default_value = true,
+        conflicts_with = "allowed_propagating_apis"
+    )]
+    skipped_propagating_apis: String,
+    /// The only kinds that are placed, written the same way.
+    #[arg(
+        long,
+        env = "WINDLASS_ALLOWED_PROPAGATING_APIS",
+        default_value = "",
+        hide_default_value = true
+    )]
+    allowed_propagating_apis: String,
+    /// Namespaces that are not placed, beside the reserved ones, separated by commas or semicolons.
+    #[arg(
+        long,
+        env = "WINDLASS_SKIPPED_PROPAGATING_NAMESPACES",
+        default_value = "",
+        hide_default_value = true
+    )]
+    skipped_propagating_namespaces: String,
+    /// The hub's cluster runs workloads of its own: its PersistentVolumeClaims are then not placed.
+    #[arg(long, env = "WINDLASS_ENABLE_WORKLOAD")]
+    enable_workload: bool,
+    #[command(flatten)]
+    election: election::Args,
     /// Form of the log.
     #[arg(long, env = "WINDLASS_LOG_FORMAT", default_value = "text")]
     log_format: LogFormat,
@@ -80,14 +99,15 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     } else {
         log.init();
     }
-    let timing = Timing::new(
-        args.leader_elect_lease_duration,
-        args.leader_elect_renew_deadline,
-        args.leader_elect_retry_period,
+    let filter = ApiFilter::new(
+        &args.skipped_propagating_apis,
+        &args.allowed_propagating_apis,
     )
-    .map_err(|error| format!("leader election: {error}"))?;
+    .map_err(windlass_hub::HubError::from)?
+    .reserving(&args.skipped_propagating_namespaces)
+    .with_hub_workloads(args.enable_workload);
     let options = HubOptions {
-        leader_election: args.leader_elect.then_some(timing),
+        leader_election: args.election.timing()?,
         kubeconfig: args.kubeconfig,
         metrics_bind_address: args.metrics_bind_address,
         external_unset: match args.external_unset_conditions {
@@ -96,6 +116,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         },
         member_unhealthy_threshold: args.member_unhealthy_threshold,
         force_delete_wait: args.force_delete_wait,
+        filter,
     };
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -2,6 +2,7 @@
 
 mod cli;
 mod crds;
+mod election;
 mod endpoint;
 mod hub;
 mod join;

@@ -384,3 +384,7 @@ pub fn step(state: &LeaseState, now: Instant, wall: Timestamp) -> Step {
 #[cfg(test)]
 #[path = "step_test.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "sim_test.rs"]
+mod simulation;

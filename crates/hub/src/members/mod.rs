@@ -156,6 +156,14 @@ impl Members {
             .collect()
     }
 
+    /// When a cluster was last heard of; later than its status says, which is written rarely.
+    #[must_use]
+    pub fn last_contact(&self, cluster: &str) -> Option<Timestamp> {
+        let connection = self.connections.get(cluster)?;
+        let answered = lock(&connection.state).answered;
+        answered.map(|(_, at)| at)
+    }
+
     async fn process(&self, name: &str) -> Result<Next, ApiError> {
         let Some(cluster) = self
             .world

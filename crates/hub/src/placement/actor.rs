@@ -359,7 +359,12 @@ impl Actor {
         let clusters = self.world.clusters.list();
         let views: Vec<ClusterView<'_>> = clusters
             .iter()
-            .map(|cluster| ClusterView::of(cluster))
+            .map(|cluster| {
+                let mut view = ClusterView::of(cluster);
+                let heard = self.members.last_contact(view.name);
+                view.membership.last_heartbeat = view.membership.last_heartbeat.max(heard);
+                view
+            })
             .collect();
         let policy_snapshot = policy.name_any();
         let bound: Vec<ExistingBinding<'_>> = existing
