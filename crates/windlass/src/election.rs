@@ -7,7 +7,7 @@ use windlass_hub::Timing;
 use crate::cli::{self, Failure};
 
 #[derive(clap::Args)]
-pub struct Args {
+pub struct Election {
     /// Of several hubs one acts at a time, the others stand by; false for a hub that is alone for sure.
     #[arg(long, env = "WINDLASS_LEADER_ELECT", default_value_t = true, action = clap::ArgAction::Set,
         num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -23,7 +23,7 @@ pub struct Args {
     leader_elect_retry_period: Duration,
 }
 
-impl Args {
+impl Election {
     /// The times, none without election. Those that don't go together are refused.
     pub fn timing(&self) -> Result<Option<Timing>, Failure> {
         if !self.leader_elect {
@@ -48,7 +48,7 @@ mod tests {
     #[derive(Parser)]
     struct Cli {
         #[command(flatten)]
-        election: Args,
+        election: Election,
     }
 
     fn timing(flags: &[&str]) -> Result<Option<Timing>, String> {

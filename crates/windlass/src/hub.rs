@@ -67,7 +67,7 @@ pub struct Args {
     #[arg(long, env = "WINDLASS_ENABLE_WORKLOAD")]
     enable_workload: bool,
     #[command(flatten)]
-    election: election::Args,
+    election: election::Election,
     /// Form of the log.
     #[arg(long, env = "WINDLASS_LOG_FORMAT", default_value = "text")]
     log_format: LogFormat,

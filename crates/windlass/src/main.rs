@@ -67,3 +67,15 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn the_flags_of_every_command_go_together() {
+        Cli::command().debug_assert();
+    }
+}

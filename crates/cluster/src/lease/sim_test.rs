@@ -351,7 +351,7 @@ impl Sim {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     /// A belief begins, or is prolonged, only as an answer comes: so it is enough to look then.
     #[test]
