@@ -13,6 +13,7 @@
 //! | [`discovery`] | which kinds the server knows |
 //! | [`cache`], [`queue`] | see above |
 //! | [`writer`], [`error`] | writes, and what their refusal means; `failpoint` makes them fail in tests |
+//! | [`lease`] | one process at a time may write |
 
 pub mod cache;
 pub mod client;
@@ -22,6 +23,7 @@ pub mod error;
 mod exchange;
 mod failpoint;
 pub mod kubeconfig;
+pub mod lease;
 pub mod queue;
 pub mod requests;
 mod transport;
@@ -32,6 +34,7 @@ pub use client::{ConnectError, ConnectOptions, connect};
 pub use discovery::Discovery;
 pub use error::ApiError;
 pub use kubeconfig::parse_stored_kubeconfig;
+pub use lease::gate::Gate;
 pub use queue::Queue;
 pub use requests::RequestCounter;
 pub use transport::TransportLayer;

@@ -10,6 +10,7 @@ use tracing_subscriber::EnvFilter;
 use windlass_hub::{ApiFilter, ExternalUnset, HubOptions};
 
 use crate::cli::{self, Failure};
+use crate::election;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -65,6 +66,8 @@ pub struct Args {
     /// The hub's cluster runs workloads of its own: its PersistentVolumeClaims are then not placed.
     #[arg(long, env = "WINDLASS_ENABLE_WORKLOAD")]
     enable_workload: bool,
+    #[command(flatten)]
+    election: election::Election,
     /// Form of the log.
     #[arg(long, env = "WINDLASS_LOG_FORMAT", default_value = "text")]
     log_format: LogFormat,
@@ -104,6 +107,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     .reserving(&args.skipped_propagating_namespaces)
     .with_hub_workloads(args.enable_workload);
     let options = HubOptions {
+        leader_election: args.election.timing()?,
         kubeconfig: args.kubeconfig,
         metrics_bind_address: args.metrics_bind_address,
         external_unset: match args.external_unset_conditions {

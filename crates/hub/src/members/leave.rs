@@ -57,10 +57,7 @@ impl Members {
             self.writer.delete(&*secret).await?;
             self.world.secrets.observe_deleted(&secret);
         }
-        self.requests.forget(&name);
-        // Series that are gone already are as wanted.
-        drop(self.healthy.remove_label_values(&[&name]));
-        drop(self.token_expiry.remove_label_values(&[&name]));
+        self.forget_series(&name);
         let mut changed = cluster.clone();
         changed
             .finalizers_mut()

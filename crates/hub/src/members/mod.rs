@@ -171,9 +171,14 @@ impl Members {
             .get(&ObjectKey::cluster(name))
             .filter(|c| is_push(c))
         else {
-            self.disconnect(name);
+            if self.disconnect(name).is_some() {
+                self.forget_series(name);
+            }
             return Ok(Next::Event);
         };
+        if !self.writer.gate().is_open() {
+            return Ok(self.stand_by(name, &cluster).await);
+        }
         if cluster.metadata.deletion_timestamp.is_some() {
             return self.leave(&cluster).await;
         }
@@ -199,6 +204,37 @@ impl Members {
             self.put_status(&cluster, status).await?;
         }
         Ok(Next::After(clock::jitter(every, 0.1)))
+    }
+
+    /// While another process leads: the cluster is connected and probed, so that both are known by the time
+    /// that we lead, and nothing is written.
+    async fn stand_by(&self, name: &str, cluster: &MemberCluster) -> Next {
+        if let Err(trouble) = self.connect(name).await {
+            tracing::debug!(cluster = name, trouble, "not connected");
+        }
+        let connection = self
+            .connections
+            .get(name)
+            .map(|connection| connection.clone());
+        if let Some(connection) = connection {
+            self.probe(name, &connection).await;
+        }
+        Next::After(clock::jitter(self.probe_period(cluster), 0.1))
+    }
+
+    /// Looks at every cluster: from now on we lead.
+    pub fn lead(&self) {
+        for cluster in self.world.clusters.list() {
+            self.world.queues.clusters.add(cluster.name_any());
+        }
+    }
+
+    /// Removes the metrics of a cluster that has left.
+    fn forget_series(&self, name: &str) {
+        self.requests.forget(name);
+        // Series that are gone already are as wanted.
+        drop(self.healthy.remove_label_values(&[name]));
+        drop(self.token_expiry.remove_label_values(&[name]));
     }
 
     /// The finalizer and the label with the cluster's own name, in one write.
@@ -292,6 +328,7 @@ impl Members {
         let member = Member::start(MemberOptions {
             cluster: name.to_owned(),
             client: client.clone(),
+            gate: self.writer.gate().clone(),
             wake,
             concurrency: 8,
         });
