@@ -270,6 +270,12 @@ impl Fleet {
         }
     }
 
+    /// The hub's process id, while it runs.
+    #[must_use]
+    pub fn hub_pid(&self) -> Option<u32> {
+        self.hub.as_ref().map(|hub| hub.child.id())
+    }
+
     /// Fetches a page of the hub's.
     ///
     /// # Errors
@@ -362,7 +368,10 @@ impl Drop for Fleet {
 }
 
 fn binary() -> PathBuf {
-    // Tests lie in target/PROFILE/deps; the binary is one folder up.
+    if let Some(path) = std::env::var_os("WINDLASS_BINARY") {
+        return path.into();
+    }
+    // Tests lie in target/PROFILE/deps, examples beside; the binary is one folder up.
     let mut path = std::env::current_exe().expect("a test knows where it is");
     path.pop();
     path.pop();

@@ -12,7 +12,7 @@
 //! | [`requests`] | what was sent, by target, verb, resource and answer |
 //! | [`discovery`] | which kinds the server knows |
 //! | [`cache`], [`queue`] | see above |
-//! | [`writer`], [`error`] | writes, and what their refusal means |
+//! | [`writer`], [`error`] | writes, and what their refusal means; `failpoint` makes them fail in tests |
 //! | [`lease`] | one process at a time may write |
 
 pub mod cache;
@@ -21,6 +21,7 @@ pub mod clock;
 pub mod discovery;
 pub mod error;
 mod exchange;
+mod failpoint;
 pub mod kubeconfig;
 pub mod lease;
 pub mod queue;

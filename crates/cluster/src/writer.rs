@@ -32,6 +32,7 @@ use serde_json::Value;
 
 use crate::error::ApiError;
 use crate::exchange::{Failure, exchange};
+use crate::failpoint;
 use crate::lease::gate::Gate;
 
 /// Limit for one request and its whole answer.
@@ -424,7 +425,7 @@ impl Writer {
             .body(body)
             .map_err(|error| unsent(error.to_string()))?;
         let exchange = exchange(&self.client, request, self.timeout);
-        self.gate.pass(exchange).await
+        self.gate.pass(failpoint::pass(path, exchange)).await
     }
 }
 
