@@ -425,8 +425,7 @@ impl Writer {
             .body(body)
             .map_err(|error| unsent(error.to_string()))?;
         let exchange = exchange(&self.client, request, self.timeout);
-        let write = failpoint::pass(path, exchange);
-        self.gate.pass(write).await
+        self.gate.pass(failpoint::pass(path, exchange)).await
     }
 }
 
