@@ -225,6 +225,15 @@ impl Fleet {
     /// When it can't be started.
     #[must_use]
     pub fn spawn_hub(&self, flags: &[&str]) -> HubProcess {
+        self.spawn_hub_with(flags, &[])
+    }
+
+    /// As [`Self::spawn_hub`], with variables in its environment.
+    ///
+    /// # Panics
+    /// When it can't be started.
+    #[must_use]
+    pub fn spawn_hub_with(&self, flags: &[&str], variables: &[(&str, &str)]) -> HubProcess {
         let port = std::net::TcpListener::bind("127.0.0.1:0")
             .and_then(|listener| listener.local_addr())
             .expect("a free port")
@@ -242,6 +251,7 @@ impl Fleet {
             .args(["--metrics-bind-address", &format!("127.0.0.1:{port}")])
             .args(["--member-unhealthy-threshold", "10"])
             .args(flags)
+            .envs(variables.iter().copied())
             .stderr(log.expect("the log can be written"))
             .spawn()
             .expect("the hub starts");
@@ -258,6 +268,12 @@ impl Fleet {
             hub.is_ready() && hub.leads()
         });
         self.hub = Some(hub);
+    }
+
+    /// What the hub has logged so far, over all its processes.
+    #[must_use]
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.join("hub.log")).unwrap_or_default()
     }
 
     /// Ends the hub with SIGKILL. Its lease goes too, so that suites need not wait for the end of it after
@@ -307,16 +323,15 @@ impl Fleet {
             let all = self.writes();
             all.into_iter().filter(|line| counts(line)).collect()
         };
-        let seen = std::cell::RefCell::new((writes(), Instant::now()));
+        let mut seen = (writes(), Instant::now());
         eventually("the hub is at rest", || {
             let now = writes();
-            let mut seen = seen.borrow_mut();
             if now != seen.0 {
-                *seen = (now, Instant::now());
+                seen = (now, Instant::now());
             }
             seen.1.elapsed() >= QUIET
         });
-        seen.into_inner().0
+        seen.0
     }
 
     /// A JSONPath of an object, empty when there is none.
@@ -349,7 +364,7 @@ impl Drop for Fleet {
     fn drop(&mut self) {
         self.hub = None;
         if std::thread::panicking() {
-            let log = std::fs::read_to_string(self.dir.join("hub.log")).unwrap_or_default();
+            let log = self.log();
             let lines: Vec<&str> = log.lines().collect();
             eprintln!(
                 "last lines of the hub's log:\n{}",
@@ -407,7 +422,7 @@ fn run(mut command: Command, input: Option<&str>) -> Result<String, String> {
 ///
 /// # Panics
 /// When it does not come to hold.
-pub fn eventually(what: &str, holds: impl Fn() -> bool) {
+pub fn eventually(what: &str, holds: impl FnMut() -> bool) {
     within(Duration::from_secs(60), what, holds);
 }
 
@@ -415,7 +430,7 @@ pub fn eventually(what: &str, holds: impl Fn() -> bool) {
 ///
 /// # Panics
 /// When it does not come to hold in time.
-pub fn within(limit: Duration, what: &str, holds: impl Fn() -> bool) {
+pub fn within(limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + limit;
     while !holds() {
         assert!(
