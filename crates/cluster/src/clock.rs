@@ -24,6 +24,12 @@ pub fn now() -> Timestamp {
     Timestamp::from_second(Timestamp::now().as_second()).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
+/// Wall-clock time in full, for what orders or names things within a second: logs and events.
+#[must_use]
+pub fn precise_now() -> Timestamp {
+    Timestamp::now()
+}
+
 /// The local monotonic clock: what every deadline is measured with.
 #[must_use]
 pub fn monotonic() -> Instant {

@@ -12,6 +12,7 @@
 //! | [`requests`] | what was sent, by target, verb, resource and answer |
 //! | [`discovery`] | which kinds the server knows |
 //! | [`cache`], [`queue`] | see above |
+//! | [`events`] | Kubernetes events, which never hold anything up |
 //! | [`writer`], [`error`] | writes, and what their refusal means |
 
 pub mod cache;
@@ -19,6 +20,7 @@ pub mod client;
 pub mod clock;
 pub mod discovery;
 pub mod error;
+pub mod events;
 mod exchange;
 pub mod kubeconfig;
 pub mod queue;
@@ -30,6 +32,7 @@ pub use cache::{Cache, CacheOptions, Change, Index, ObjectKey};
 pub use client::{ConnectError, ConnectOptions, connect};
 pub use discovery::Discovery;
 pub use error::ApiError;
+pub use events::{Events, NewEvent};
 pub use kubeconfig::parse_stored_kubeconfig;
 pub use queue::Queue;
 pub use requests::RequestCounter;
