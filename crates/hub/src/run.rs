@@ -10,13 +10,14 @@ use kube::config::Kubeconfig;
 use prometheus::Registry;
 use windlass_aggregator::ExternalUnset;
 use windlass_cluster::{
-    ConnectError, ConnectOptions, Discovery, RequestCounter, Writer, clock, connect,
+    ConnectError, ConnectOptions, Discovery, Events, RequestCounter, Writer, clock, connect,
 };
 use windlass_metrics::Readiness;
 
 use crate::contents::Contents;
 use crate::delivery::Delivery;
 use crate::members::{MemberPolicy, Members};
+use crate::observe::{Observer, REPORTER, instance};
 use crate::placement::actor::Actor;
 use crate::select::Resources;
 use crate::world::{Queues, World};
@@ -79,14 +80,17 @@ pub async fn run(
     };
     let client = connect(kubeconfig, &ConnectOptions::new("hub"), &requests).await?;
     let queues = Queues::default();
-    let world = World::start(&client, queues.clone());
+    let writer = Writer::new(client.clone(), FIELD_MANAGER);
+    let (events, events_sender) = Events::start(writer.clone(), REPORTER, &instance(), &registry)?;
+    let observer = Observer::new(&registry, &queues, events)?;
+    windlass_metrics::process(&registry)?;
+    let world = World::start(&client, queues.clone(), observer);
     let ready = world.clone();
     let readiness = Readiness::new(move || ready.unsynced());
     let server = windlass_metrics::serve(options.metrics_bind_address, registry.clone(), readiness)
         .await
         .map_err(|error| HubError::Serve(options.metrics_bind_address, error))?;
     let server = clock::spawn("metrics", server);
-    let writer = Writer::new(client.clone(), FIELD_MANAGER);
     let policy = MemberPolicy {
         unhealthy_threshold: options.member_unhealthy_threshold,
         force_delete_wait: options.force_delete_wait,
@@ -132,5 +136,6 @@ pub async fn run(
     queues.clusters.shutdown();
     world.stop();
     server.abort();
+    events_sender.abort();
     Ok(())
 }
