@@ -1,4 +1,5 @@
 //! What is news and what is not, as tables.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::collections::BTreeMap;
 

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntGauge, IntGaugeVec, Opts};
-use windlass_api::conditions::{SCHEDULED, Status};
 use windlass_cluster::clock;
 
 use super::tally::{PlacementTally, Tally};
@@ -28,6 +27,7 @@ pub struct FleetCollector {
 
 #[derive(Clone)]
 struct Series {
+    scheduled: IntGaugeVec,
     clusters: IntGaugeVec,
     by_index: IntGaugeVec,
     failed: IntGaugeVec,
@@ -44,9 +44,14 @@ impl Series {
             IntGaugeVec::new(Opts::new(name, help), labels)
         };
         Ok(Self {
+            scheduled: gauges(
+                "windlass_placement_scheduled",
+                "1 while scheduling has found all the clusters that a placement asks for, else 0.",
+                &["placement"],
+            )?,
             clusters: gauges(
                 "windlass_placement_clusters",
-                "Clusters of a placement by condition and status; Scheduled=False counts slots that found no cluster.",
+                "Clusters of a placement by condition and status.",
                 &["placement", "condition", "status"],
             )?,
             by_index: gauges(
@@ -82,8 +87,9 @@ impl Series {
         })
     }
 
-    fn all(&self) -> [&dyn Collector; 8] {
+    fn all(&self) -> [&dyn Collector; 9] {
         [
+            &self.scheduled,
             &self.clusters,
             &self.by_index,
             &self.failed,
@@ -120,6 +126,7 @@ impl Collector for FleetCollector {
     fn collect(&self) -> Vec<MetricFamily> {
         let series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
         for gauges in [
+            &series.scheduled,
             &series.clusters,
             &series.by_index,
             &series.failed,
@@ -151,12 +158,8 @@ fn fill(series: &Series, tally: &Tally) {
             let labels = [name, stage.as_str(), status.as_str()];
             set(&series.clusters, &labels, *clusters);
         }
-        let (found, unfilled) = facts.scheduled;
-        for (status, slots) in [(Status::True, found), (Status::False, unfilled)] {
-            if slots > 0 {
-                set(&series.clusters, &[name, SCHEDULED, status.as_str()], slots);
-            }
-        }
+        let is_scheduled = usize::from(facts.is_scheduled);
+        set(&series.scheduled, &[name], is_scheduled);
         for (index, clusters) in by_index(placement) {
             set(&series.by_index, &[name, &index], clusters);
         }

@@ -14,7 +14,7 @@ mod tests;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::{Resource, ResourceExt};
+use kube::Resource;
 use prometheus::Registry;
 use windlass_api::binding::ClusterResourceBinding;
 use windlass_api::member::{MemberCluster, MemberClusterStatus};
@@ -66,7 +66,7 @@ impl Observer {
             return;
         };
         let facts = PlacementFacts::of(new);
-        let took = tally.placement(&name, facts, change.initial, clock::monotonic());
+        let took = tally.placement(&name, &facts, change.initial, clock::monotonic());
         if let Some(took) = took {
             actors::rolled_out(took);
         }
@@ -87,7 +87,7 @@ impl Observer {
     pub fn placement_status(&self, old: &ClusterResourcePlacement, new: Option<&PlacementStatus>) {
         let Some(new) = new else { return };
         for news in of_placement(old.status.as_ref(), new) {
-            self.tell(old, Kind::Placement, news);
+            self.tell(old, news);
         }
     }
 
@@ -95,7 +95,7 @@ impl Observer {
     pub fn cluster_status(&self, old: &MemberCluster, new: Option<&MemberClusterStatus>) {
         let Some(new) = new else { return };
         for news in of_member(old.status.as_ref(), new) {
-            self.tell(old, Kind::Cluster, news);
+            self.tell(old, news);
         }
     }
 
@@ -109,20 +109,16 @@ impl Observer {
             cluster: None,
             index: String::new(),
         };
-        self.tell(cluster, Kind::Cluster, news);
+        self.tell(cluster, news);
     }
 
-    fn tell<K: Resource<DynamicType = ()>>(&self, about: &K, kind: Kind, news: Transition) {
-        let name = about.name_any();
-        let (placement, cluster) = match kind {
-            Kind::Placement => (Some(name.as_str()), news.cluster.as_deref()),
-            Kind::Cluster => (None, Some(name.as_str())),
-        };
-        let reason = news.reason.as_str();
+    /// The log line's own object is told by the fields of the look that it is logged in.
+    fn tell<K: Resource<DynamicType = ()>>(&self, about: &K, news: Transition) {
+        let (cluster, reason) = (news.cluster.as_deref(), news.reason.as_str());
         if news.is_warning {
-            tracing::warn!(placement, cluster, reason, "{}", news.note);
+            tracing::warn!(cluster, reason, "{}", news.note);
         } else {
-            tracing::info!(placement, cluster, reason, "{}", news.note);
+            tracing::info!(cluster, reason, "{}", news.note);
         }
         let related = news.cluster.as_ref().map(|cluster| ObjectReference {
             api_version: Some(MemberCluster::api_version(&()).into_owned()),
@@ -149,12 +145,6 @@ impl Observer {
         // No code that can panic runs under the lock.
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-#[derive(Clone, Copy)]
-enum Kind {
-    Placement,
-    Cluster,
 }
 
 /// Log lines of the present look say which placement and cluster a binding is about.

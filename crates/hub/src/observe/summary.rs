@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    fn summary(spec: Value, status: Value) -> Option<Summary> {
+    fn summary(spec: &Value, status: Value) -> Option<Summary> {
         let mut binding: ClusterResourceBinding = serde_json::from_value(json!({
             "metadata": { "name": "b", "generation": 2, "labels": { "kubernetes-fleet.io/parent-CRP": "web" } },
             "spec": { "state": "Bound", "resourceSnapshotName": "web-4-snapshot", "targetCluster": "east",
@@ -159,7 +159,7 @@ mod tests {
             (Value::Null, None, Status::Unknown, None, true),
         ];
         for (status, index, applied, failing, is_behind) in rows {
-            let found = summary(json!({}), status.clone()).unwrap();
+            let found = summary(&json!({}), status.clone()).unwrap();
             assert_eq!(
                 (
                     found.index,
@@ -181,20 +181,20 @@ mod tests {
             .as_object_mut()
             .unwrap()
             .remove("observedResourceSnapshotName");
-        let found = summary(json!({}), status).unwrap();
+        let found = summary(&json!({}), status).unwrap();
         assert_eq!((found.index, found.is_behind), (Some(4), false));
     }
 
     #[test]
     fn what_places_nothing_does_not_count() {
         assert_eq!(
-            summary(json!({ "state": "Unscheduled" }), Value::Null),
+            summary(&json!({ "state": "Unscheduled" }), Value::Null),
             None
         );
-        let waiting = summary(json!({ "resourceSnapshotName": "" }), Value::Null).unwrap();
+        let waiting = summary(&json!({ "resourceSnapshotName": "" }), Value::Null).unwrap();
         assert!(!waiting.is_behind, "nothing is asked for yet");
         let reports = summary(
-            json!({ "applyStrategy": { "type": "ReportDiff" } }),
+            &json!({ "applyStrategy": { "type": "ReportDiff" } }),
             Value::Null,
         );
         assert_eq!(reports.unwrap().stages[3].0, Stage::DiffReported);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_api::conditions::{Stage, Status};
+use windlass_api::conditions::{PLACEMENT_SCHEDULED, Stage, Status};
 use windlass_api::placement::{ClusterResourcePlacement, RolloutStrategyType};
 use windlass_cluster::clock::Instant;
 use windlass_status::conditions::{find, status};
@@ -19,8 +19,8 @@ pub struct PlacementFacts {
     pub index: Option<u64>,
     /// Index that every cluster is to have; none where each has its own (External).
     pub latest: Option<u64>,
-    /// Clusters that scheduling chose, and slots that found none.
-    pub scheduled: (usize, usize),
+    /// Whether scheduling found all that is asked for.
+    pub is_scheduled: bool,
     /// Whether that index is available, or reported on, on every cluster.
     pub is_complete: bool,
 }
@@ -37,19 +37,16 @@ impl PlacementFacts {
             .as_deref()
             .and_then(|index| index.parse().ok());
         let strategy = rollout_type(placement.spec.strategy.as_ref());
-        let entries = told.placement_statuses.as_deref().unwrap_or_default();
-        let named = entries.iter().filter(|entry| entry.cluster_name.is_some());
-        let named = named.count();
         let conditions = told.conditions.as_deref().unwrap_or_default();
-        let is_true = |stage: Stage| {
-            find(conditions, stage.placement_type())
-                .is_some_and(|condition| status(condition) == Status::True)
+        let is_true = |type_: &str| {
+            find(conditions, type_).is_some_and(|condition| status(condition) == Status::True)
         };
         Self {
             index,
             latest: index.filter(|_| strategy == RolloutStrategyType::RollingUpdate),
-            scheduled: (named, entries.len() - named),
-            is_complete: is_true(Stage::Available) || is_true(Stage::DiffReported),
+            is_scheduled: is_true(PLACEMENT_SCHEDULED),
+            is_complete: is_true(Stage::Available.placement_type())
+                || is_true(Stage::DiffReported.placement_type()),
         }
     }
 }
@@ -115,7 +112,7 @@ impl Tally {
     pub fn placement(
         &mut self,
         name: &str,
-        new: PlacementFacts,
+        new: &PlacementFacts,
         initial: bool,
         now: Instant,
     ) -> Option<Duration> {
@@ -195,9 +192,9 @@ impl Tally {
             .entry(Arc::clone(&summary.placement))
             .or_default();
         for stand in &summary.stages {
-            count.apply(&mut tally.by_stage, *stand);
+            count.apply(&mut tally.by_stage, stand);
         }
-        count.apply(&mut tally.by_index, summary.index);
+        count.apply(&mut tally.by_index, &summary.index);
         let latest = tally.facts.as_ref().and_then(|facts| facts.latest);
         let cluster = self
             .clusters
@@ -213,7 +210,7 @@ impl Tally {
                 Arc::clone(&summary.cluster),
                 stage,
             );
-            count.apply(&mut self.failing, pair);
+            count.apply(&mut self.failing, &pair);
         }
         if *cluster == ClusterTally::default() {
             self.clusters.remove(&summary.cluster);
@@ -268,11 +265,11 @@ impl Count {
     }
 
     /// Counts under a key; a key that counts nothing goes.
-    fn apply<K: Ord + Clone>(self, counts: &mut BTreeMap<K, usize>, key: K) {
+    fn apply<K: Ord + Clone>(self, counts: &mut BTreeMap<K, usize>, key: &K) {
         let number = counts.entry(key.clone()).or_default();
         self.step(number);
         if *number == 0 {
-            counts.remove(&key);
+            counts.remove(key);
         }
     }
 }

@@ -28,7 +28,7 @@ fn facts(index: Option<u64>, latest: Option<u64>, is_complete: bool) -> Placemen
     PlacementFacts {
         index,
         latest,
-        scheduled: (2, 1),
+        is_scheduled: true,
         is_complete,
     }
 }
@@ -74,7 +74,7 @@ fn series_come_with_what_they_tell_of_and_vanish_with_it() {
         let mut tally = world.observer.lock();
         tally.cluster("east", true);
         tally.cluster("west", true);
-        tally.placement("web", facts(Some(4), Some(4), false), false, now);
+        tally.placement("web", &facts(Some(4), Some(4), false), false, now);
         tally.binding(
             "web-east",
             Some(summary("web", "east", 4, Status::False, false)),
@@ -89,8 +89,6 @@ fn series_come_with_what_they_tell_of_and_vanish_with_it() {
         [
             "Applied web False 1",
             "Applied web True 1",
-            "Scheduled web False 1",
-            "Scheduled web True 2",
             "WorkSynchronized web True 2",
         ]
     );
@@ -107,6 +105,7 @@ fn series_come_with_what_they_tell_of_and_vanish_with_it() {
         world.series("windlass_cluster_lagging_placements"),
         ["east 0", "west 1"]
     );
+    assert_eq!(world.series("windlass_placement_scheduled"), ["web 1"]);
     // Mended.
     world.observer.lock().binding(
         "web-east",
@@ -121,7 +120,7 @@ fn series_come_with_what_they_tell_of_and_vanish_with_it() {
     world
         .observer
         .lock()
-        .placement("web", facts(Some(5), Some(5), false), false, now);
+        .placement("web", &facts(Some(5), Some(5), false), false, now);
     assert_eq!(
         world.series("windlass_cluster_lagging_placements"),
         ["east 1", "west 1"]
@@ -135,6 +134,7 @@ fn series_come_with_what_they_tell_of_and_vanish_with_it() {
         tally.cluster("west", false);
     }
     for name in [
+        "windlass_placement_scheduled",
         "windlass_placement_clusters",
         "windlass_placement_clusters_by_index",
     ] {
@@ -153,7 +153,7 @@ fn series_are_bounded() {
         let mut tally = world.observer.lock();
         tally.placement(
             "web",
-            facts(Some(900), None, false),
+            &facts(Some(900), None, false),
             true,
             clock::monotonic(),
         );
@@ -235,7 +235,7 @@ fn a_rollout_takes_from_its_index_until_it_is_complete() {
         for (step, (index, complete, told)) in steps.iter().enumerate() {
             let took = tally.placement(
                 "web",
-                facts(*index, EXTERNAL, *complete),
+                &facts(*index, EXTERNAL, *complete),
                 initial && step == 0,
                 now,
             );
@@ -293,7 +293,7 @@ proptest! {
                 }
                 Step::Placement(name, Some(latest)) => {
                     let name = format!("p{name}");
-                    tally.placement(&name, facts(latest, latest, false), false, now);
+                    tally.placement(&name, &facts(latest, latest, false), false, now);
                     placements.insert(name, latest);
                 }
                 Step::Placement(name, None) => {
@@ -370,7 +370,12 @@ fn the_page_tells_of_every_series() {
     {
         let mut tally = observer.lock();
         tally.cluster("east", true);
-        tally.placement("web", facts(Some(1), None, false), true, clock::monotonic());
+        tally.placement(
+            "web",
+            &facts(Some(1), None, false),
+            true,
+            clock::monotonic(),
+        );
         tally.binding("b", Some(summary("web", "east", 1, Status::False, false)));
     }
     actors::looked("placement", Duration::from_millis(3), false);
