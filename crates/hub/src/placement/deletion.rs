@@ -142,3 +142,36 @@ fn trouble(binding: &ClusterResourceBinding) -> Option<&str> {
     let condition = find(list, Stage::WorkSynchronized.as_str())?;
     (condition.status == "False").then_some(condition.message.as_str())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The condition's reason tells what just takes its time from what somebody has to look at.
+    #[test]
+    fn what_holds_a_removal_up() {
+        for (trouble, expected) in [
+            (REMOVING, true),
+            ("removing; waiting for Namespace web to be gone", true),
+            (
+                "removing; waiting for ConfigMap a to be gone, Namespace web to be gone",
+                true,
+            ),
+            (
+                "removing; waiting for Thing a to be gone (finalizers: x/y)",
+                false,
+            ),
+            (
+                "waiting for cluster east to be reachable, to remove what was placed there",
+                false,
+            ),
+            (
+                "removing; waiting for Namespace web, which holds ConfigMap foreign",
+                false,
+            ),
+            ("removing from cluster east failed: forbidden", false),
+        ] {
+            assert_eq!(is_routine(trouble), expected, "{trouble}");
+        }
+    }
+}
