@@ -7,6 +7,7 @@
 mod limits;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -28,6 +29,8 @@ pub use self::limits::SERIES;
 
 /// News that may wait to be sent.
 const CAPACITY: usize = 1024;
+/// Limit for one request: later news wait for it.
+const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 /// Longest note that the API accepts, in bytes.
 const NOTE_LIMIT: usize = 1024;
 /// Longest reason, action and instance that the API accepts.
@@ -145,7 +148,7 @@ impl Events {
         registry.register(Box::new(counts.dropped.clone()))?;
         let (queue, news) = mpsc::channel(CAPACITY);
         let sender = Sender {
-            writer,
+            writer: writer.with_timeout(REQUEST_LIMIT),
             controller,
             instance: cut(instance, WORD_LIMIT).to_owned(),
             counts: Arc::clone(&counts),
