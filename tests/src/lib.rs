@@ -68,7 +68,7 @@ impl HubProcess {
     }
 
     /// Mutating requests that it has sent so far, as metric lines. The lease is left out: as heartbeats it
-    /// is renewed for ever.
+    /// is renewed for ever. So are events: they are news of what has been written, and come a little later.
     #[must_use]
     pub fn writes(&self) -> Vec<String> {
         let text = self.http("/metrics").unwrap_or_default();
@@ -79,7 +79,11 @@ impl HubProcess {
                     .iter()
                     .any(|verb| line.contains(&format!("verb=\"{verb}\"")))
             })
-            .filter(|line| !line.contains("resource=\"leases\""))
+            .filter(|line| {
+                !["leases", "events"]
+                    .iter()
+                    .any(|r| line.contains(&format!("resource=\"{r}\"")))
+            })
             .map(str::to_owned)
             .collect()
     }

@@ -24,9 +24,9 @@ pub fn now() -> Timestamp {
     Timestamp::from_second(Timestamp::now().as_second()).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// Wall-clock time as exactly as the clock has it: for the few fields that hold more than seconds.
+/// Wall-clock time in full, for what orders or names things within a second: logs and events.
 #[must_use]
-pub fn now_precise() -> Timestamp {
+pub fn precise_now() -> Timestamp {
     Timestamp::now()
 }
 

@@ -148,7 +148,7 @@ impl Elector {
         let news = Arc::new(Notify::new());
         let hints = self.hints(&news);
         while !*self.stopped.borrow() {
-            match step(&self.state, clock::monotonic(), clock::now_precise()) {
+            match step(&self.state, clock::monotonic(), clock::precise_now()) {
                 Step::Wait(until) => self.wait(until, &news).await,
                 Step::Look => self.look().await,
                 Step::Write(lease) => self.write(&lease).await,
@@ -291,7 +291,7 @@ impl Elector {
     /// conflict; then it is read once more.
     async fn give_back(&mut self) {
         for _ in 0..2 {
-            let Some(lease) = self.state.released(clock::now_precise()) else {
+            let Some(lease) = self.state.released(clock::precise_now()) else {
                 return;
             };
             match limited(self.limit(), self.writer.replace(&lease)).await {

@@ -12,6 +12,7 @@
 //! | [`requests`] | what was sent, by target, verb, resource and answer |
 //! | [`discovery`] | which kinds the server knows |
 //! | [`cache`], [`queue`] | see above |
+//! | [`events`] | Kubernetes events, which never hold anything up |
 //! | [`writer`], [`error`] | writes, and what their refusal means; `failpoint` makes them fail in tests |
 //! | [`lease`] | one process at a time may write |
 
@@ -20,6 +21,7 @@ pub mod client;
 pub mod clock;
 pub mod discovery;
 pub mod error;
+pub mod events;
 mod exchange;
 mod failpoint;
 pub mod kubeconfig;
@@ -33,6 +35,7 @@ pub use cache::{Cache, CacheOptions, Change, Index, ObjectKey};
 pub use client::{ConnectError, ConnectOptions, connect};
 pub use discovery::Discovery;
 pub use error::ApiError;
+pub use events::{Events, NewEvent};
 pub use kubeconfig::parse_stored_kubeconfig;
 pub use lease::gate::Gate;
 pub use queue::Queue;

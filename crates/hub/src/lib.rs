@@ -4,12 +4,14 @@
 //! ([`placement::actor`]) selects ([`select`]), makes snapshots, schedules, rolls out and writes the
 //! status; [`delivery`] applies what bindings ask for on their clusters, which [`members`] keeps connected.
 //! Of several processes one does so at a time ([`lead`]).
+//! [`observe`] shows all that to people and monitoring.
 
 pub mod contents;
 pub mod delivery;
 pub mod installed;
 pub mod lead;
 pub mod members;
+pub mod observe;
 pub mod placement;
 pub mod run;
 pub mod select;

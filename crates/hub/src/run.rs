@@ -11,7 +11,7 @@ use prometheus::Registry;
 use windlass_aggregator::ExternalUnset;
 use windlass_cluster::lease::step::Timing;
 use windlass_cluster::{
-    ConnectError, ConnectOptions, Discovery, RequestCounter, Writer, clock, connect,
+    ConnectError, ConnectOptions, Discovery, Events, RequestCounter, Writer, clock, connect,
 };
 use windlass_metrics::Readiness;
 
@@ -20,6 +20,7 @@ use crate::delivery::Delivery;
 use crate::installed::{self, InstalledError};
 use crate::lead::Lead;
 use crate::members::{MemberPolicy, Members};
+use crate::observe::{Observer, REPORTER, instance};
 use crate::placement::actor::Actor;
 use crate::select::Resources;
 use crate::select::rules::{ApiFilter, FilterError};
@@ -98,7 +99,10 @@ pub async fn run(
     let writer = Writer::new(client.clone(), FIELD_MANAGER);
     installed::check(&writer).await?;
     let queues = Queues::default();
-    let world = World::start(&client, queues.clone());
+    let (events, events_sender) = Events::start(writer.clone(), REPORTER, &instance(), &registry)?;
+    let observer = Observer::new(&registry, &queues, events)?;
+    windlass_metrics::process(&registry)?;
+    let world = World::start(&client, queues.clone(), observer);
     let ready = world.clone();
     let readiness = Readiness::new(move || ready.unsynced());
     let server = windlass_metrics::serve(options.metrics_bind_address, registry.clone(), readiness)
@@ -180,5 +184,6 @@ pub async fn run(
     lead.release().await;
     world.stop();
     server.abort();
+    events_sender.abort();
     result
 }

@@ -1,16 +1,15 @@
 //! `windlass hub`.
 
-use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 use windlass_hub::{ApiFilter, ExternalUnset, HubOptions};
 
 use crate::cli::{self, Failure};
 use crate::election;
+use crate::log::{self, LogFormat};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -82,23 +81,8 @@ enum Unset {
     Omit,
 }
 
-#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
-}
-
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&args.log_level)?;
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
-    if args.log_format == LogFormat::Json {
-        log.json().init();
-    } else {
-        log.init();
-    }
+    log::start(args.log_format, &args.log_level)?;
     let filter = ApiFilter::new(
         &args.skipped_propagating_apis,
         &args.allowed_propagating_apis,

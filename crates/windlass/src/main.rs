@@ -7,6 +7,7 @@ mod endpoint;
 mod hub;
 mod join;
 mod leave;
+mod log;
 mod status;
 
 use std::process::ExitCode;

@@ -63,7 +63,10 @@ impl Members {
             .finalizers_mut()
             .retain(|f| f != labels::MEMBER_FINALIZER);
         match self.writer.replace(&changed).await {
-            Ok(_) | Err(ApiError::NotFound(_)) => Ok(Next::Event),
+            Ok(_) | Err(ApiError::NotFound(_)) => {
+                self.world.observer.cluster_left(cluster);
+                Ok(Next::Event)
+            }
             Err(error) => Err(error),
         }
     }

@@ -30,6 +30,7 @@ use windlass_status::digest::Digest;
 
 use self::status::{Credentials, Facts};
 use self::usage::Usage;
+use crate::observe::{Skipped, skipped};
 use crate::worker::{Next, work};
 use crate::world::{BY_CLUSTER, World};
 
@@ -193,7 +194,6 @@ impl Members {
             self.probe(name, connection).await;
             if let Err(error) = self.renew(&cluster, connection).await {
                 tracing::warn!(
-                    cluster = name,
                     error = error.message(),
                     "the token could not be renewed; it is tried again"
                 );
@@ -202,6 +202,8 @@ impl Members {
         let facts = self.facts(&cluster, connection.as_ref(), invalid);
         if let Some(status) = status::desired(&cluster, &facts, clock::now()) {
             self.put_status(&cluster, status).await?;
+        } else {
+            skipped(Skipped::Cluster);
         }
         Ok(Next::After(clock::jitter(every, 0.1)))
     }
@@ -431,11 +433,7 @@ impl Members {
             .with_label_values(&[name])
             .set(i64::from(is == Some(true)));
         if was != is {
-            tracing::info!(
-                cluster = name,
-                healthy = is,
-                "health of the cluster has changed"
-            );
+            tracing::debug!(healthy = is, "health of the cluster has changed");
             self.wake(name);
         }
     }
@@ -535,6 +533,8 @@ impl Members {
         let mut changed = cluster.clone();
         changed.status = Some(status);
         let live = self.writer.replace_status(&changed).await?;
+        let new = live.status.as_ref();
+        self.world.observer.cluster_status(cluster, new);
         self.world.clusters.observe(live);
         Ok(())
     }
