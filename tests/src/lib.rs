@@ -33,6 +33,15 @@ impl Fleet {
     /// When it can't be started: then no test of the suite means anything.
     #[must_use]
     pub fn up(suite: &str, members: usize) -> Self {
+        Self::up_with(suite, members, &[])
+    }
+
+    /// As [`Self::up`], with environment variables for `hack/fleet`.
+    ///
+    /// # Panics
+    /// When it can't be started.
+    #[must_use]
+    pub fn up_with(suite: &str, members: usize, environment: &[(&str, &str)]) -> Self {
         let dir = std::env::temp_dir().join(format!("windlass-{suite}-{}", std::process::id()));
         let script = root().join("hack/fleet");
         let out = Command::new(&script)
@@ -40,6 +49,7 @@ impl Fleet {
             .arg(&dir)
             .arg("--members")
             .arg(members.to_string())
+            .envs(environment.iter().copied())
             .output();
         let out = out.expect("hack/fleet runs");
         assert!(
@@ -143,21 +153,26 @@ impl Fleet {
     /// # Panics
     /// When it does not become ready.
     pub fn start_hub(&mut self) {
+        self.start_hub_as(&self.kubeconfig("hub"), &[]);
+    }
+
+    /// As [`Self::start_hub`], with somebody else's kubeconfig and further arguments.
+    ///
+    /// # Panics
+    /// When it does not become ready.
+    pub fn start_hub_as(&mut self, kubeconfig: &Path, args: &[&str]) {
         let log = std::fs::OpenOptions::new()
             .create(true)
             .append(true)
             .open(self.dir.join("hub.log"));
         let child = Command::new(binary())
-            .args([
-                "hub",
-                "--kubeconfig",
-                &self.kubeconfig("hub").to_string_lossy(),
-            ])
+            .args(["hub", "--kubeconfig", &kubeconfig.to_string_lossy()])
             .args([
                 "--metrics-bind-address",
                 &format!("127.0.0.1:{}", self.port),
             ])
             .args(["--member-unhealthy-threshold", "10"])
+            .args(args)
             .stderr(log.expect("the log can be written"))
             .spawn()
             .expect("the hub starts");
@@ -167,6 +182,12 @@ impl Fleet {
                 .map(|text| text == "ok")
                 .unwrap_or(false)
         });
+    }
+
+    /// What the hub has logged so far, in all its lives.
+    #[must_use]
+    pub fn hub_log(&self) -> String {
+        std::fs::read_to_string(self.dir.join("hub.log")).unwrap_or_default()
     }
 
     /// Ends the hub with SIGKILL.
@@ -241,7 +262,7 @@ impl Drop for Fleet {
     fn drop(&mut self) {
         self.kill_hub();
         if std::thread::panicking() {
-            let log = std::fs::read_to_string(self.dir.join("hub.log")).unwrap_or_default();
+            let log = self.hub_log();
             let lines: Vec<&str> = log.lines().collect();
             eprintln!(
                 "last lines of the hub's log:\n{}",

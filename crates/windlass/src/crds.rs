@@ -52,10 +52,7 @@ mod tests {
         let expected = files().unwrap();
         let list = std::fs::read_to_string(dir.join("kustomization.yaml")).unwrap();
         // One file more: the list, with which kustomize applies the others.
-        assert_eq!(
-            std::fs::read_dir(&dir).unwrap().count(),
-            expected.len() + 1
-        );
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), expected.len() + 1);
         for (name, text) in expected {
             assert!(
                 list.contains(&format!("- {name}\n")),
