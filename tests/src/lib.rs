@@ -184,12 +184,6 @@ impl Fleet {
         });
     }
 
-    /// What the hub has logged so far, in all its lives.
-    #[must_use]
-    pub fn hub_log(&self) -> String {
-        std::fs::read_to_string(self.dir.join("hub.log")).unwrap_or_default()
-    }
-
     /// Ends the hub with SIGKILL.
     pub fn kill_hub(&mut self) {
         if let Some(mut hub) = self.hub.take() {
@@ -262,7 +256,7 @@ impl Drop for Fleet {
     fn drop(&mut self) {
         self.kill_hub();
         if std::thread::panicking() {
-            let log = self.hub_log();
+            let log = std::fs::read_to_string(self.dir.join("hub.log")).unwrap_or_default();
             let lines: Vec<&str> = log.lines().collect();
             eprintln!(
                 "last lines of the hub's log:\n{}",
