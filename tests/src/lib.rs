@@ -81,6 +81,21 @@ impl Fleet {
         self.dir.join(format!("{name}.kubeconfig"))
     }
 
+    /// A kubeconfig of the hub that holds nothing but a token of an account in `fleet-system`.
+    ///
+    /// # Panics
+    /// When there is no such account.
+    #[must_use]
+    pub fn account(&self, name: &str) -> PathBuf {
+        let token = self.kubectl("hub", &format!("create token {name} -n fleet-system"));
+        let admin = std::fs::read_to_string(self.kubeconfig("hub")).expect("it was written");
+        let mut config: serde_json::Value = yaml_serde::from_str(&admin).expect("it is YAML");
+        config["users"][0]["user"] = serde_json::json!({ "token": token.trim() });
+        let path = self.kubeconfig(&format!("hub-{name}"));
+        std::fs::write(&path, config.to_string()).expect("it can be written");
+        path
+    }
+
     /// Runs kubectl against a control plane; its output, or what it says went wrong.
     ///
     /// # Errors

@@ -76,12 +76,7 @@ fn condition(fleet: &Fleet, placement: &str, type_: &str, field: &str) -> String
 
 /// Starts the hub as its Deployment would: its account's token, its arguments.
 fn start_hub_as_deployed(fleet: &mut Fleet) {
-    let token = fleet.kubectl("hub", "create token windlass -n fleet-system --duration=1h");
-    let text = std::fs::read_to_string(fleet.kubeconfig("hub")).unwrap();
-    let mut config: Value = yaml_serde::from_str(&text).unwrap();
-    config["users"][0]["user"] = json!({ "token": token.trim() });
-    let kubeconfig = fleet.kubeconfig("hub-account");
-    std::fs::write(&kubeconfig, config.to_string()).unwrap();
+    let kubeconfig = fleet.account("windlass");
     let args = fleet.kubectl(
         "hub",
         "get deploy windlass-hub -n fleet-system -o jsonpath={.spec.template.spec.containers[0].args}",
