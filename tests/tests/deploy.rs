@@ -136,7 +136,8 @@ fn the_hub_runs_with_the_rights_of_its_manifests() {
         .filter(|line| !line.contains("target=\"member-2\""))
         .collect();
     assert!(missing.is_empty(), "{missing:?}");
-    a_member_leaves(&fleet);
+    the_members_leave(&fleet);
+    all_of_it_can_be_removed(&mut fleet);
 }
 
 fn applying_again_changes_nothing(fleet: &Fleet) {
@@ -334,22 +335,42 @@ fn tokens_are_renewed(fleet: &Fleet) {
     }
 }
 
-fn a_member_leaves(fleet: &Fleet) {
+fn leave(fleet: &Fleet, member: &str) {
     let kubeconfig = fleet.kubeconfig("hub");
     let args = [
         "leave",
-        "member-1",
+        member,
         "--hub-kubeconfig",
         &kubeconfig.to_string_lossy(),
     ];
     fleet.windlass(&args).unwrap();
-    let secret = "secret windlass-cluster-member-1 -n fleet-system";
-    assert_eq!(fleet.get("hub", secret, "{.metadata.name}"), "");
+}
+
+fn the_members_leave(fleet: &Fleet) {
+    leave(fleet, "member-1");
+    leave(fleet, "member-2");
+    let label = "secret -n fleet-system -l windlass.dev/cluster";
+    assert_eq!(fleet.get("hub", label, "{.items[*].metadata.name}"), "");
     let missing: Vec<String> = forbidden(fleet)
         .into_iter()
         .filter(|line| line.contains("target=\"hub\""))
         .collect();
     assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// As docs/deploy.md has it: the guard rails are not in an administrator's way.
+fn all_of_it_can_be_removed(fleet: &mut Fleet) {
+    fleet.kill_hub();
+    let folder = root().join("deploy");
+    fleet.kubectl(
+        "hub",
+        &format!("delete -k {} --timeout=60s", folder.display()),
+    );
+    let left = "ns,crd,validatingadmissionpolicy,clusterrole";
+    let left = fleet.get("hub", left, "{.items[*].metadata.name}");
+    for name in ["fleet-system", "kubernetes-fleet.io", "windlass"] {
+        assert!(!left.contains(name), "{name} is in {left}");
+    }
 }
 
 /// A folder with a kustomization as docs/deploy.md shows it, beside the repository's own.
