@@ -123,6 +123,15 @@ impl Fleet {
     /// When it can't be started: then no test of the suite means anything.
     #[must_use]
     pub fn up(suite: &str, members: usize) -> Self {
+        Self::up_with(suite, members, &[])
+    }
+
+    /// As [`Self::up`], with environment variables for `hack/fleet`.
+    ///
+    /// # Panics
+    /// When it can't be started.
+    #[must_use]
+    pub fn up_with(suite: &str, members: usize, environment: &[(&str, &str)]) -> Self {
         let dir = std::env::temp_dir().join(format!("windlass-{suite}-{}", std::process::id()));
         let script = root().join("hack/fleet");
         let out = Command::new(&script)
@@ -130,6 +139,7 @@ impl Fleet {
             .arg(&dir)
             .arg("--members")
             .arg(members.to_string())
+            .envs(environment.iter().copied())
             .output();
         let out = out.expect("hack/fleet runs");
         assert!(
@@ -154,6 +164,21 @@ impl Fleet {
     #[must_use]
     pub fn kubeconfig(&self, name: &str) -> PathBuf {
         self.dir.join(format!("{name}.kubeconfig"))
+    }
+
+    /// A kubeconfig of the hub that holds nothing but a token of an account in `fleet-system`.
+    ///
+    /// # Panics
+    /// When there is no such account.
+    #[must_use]
+    pub fn account(&self, name: &str) -> PathBuf {
+        let token = self.kubectl("hub", &format!("create token {name} -n fleet-system"));
+        let admin = std::fs::read_to_string(self.kubeconfig("hub")).expect("it was written");
+        let mut config: serde_json::Value = yaml_serde::from_str(&admin).expect("it is YAML");
+        config["users"][0]["user"] = serde_json::json!({ "token": token.trim() });
+        let path = self.kubeconfig(&format!("hub-{name}"));
+        std::fs::write(&path, config.to_string()).expect("it can be written");
+        path
     }
 
     /// Runs kubectl against a control plane; its output, or what it says went wrong.
@@ -229,15 +254,20 @@ impl Fleet {
     /// When it can't be started.
     #[must_use]
     pub fn spawn_hub(&self, flags: &[&str]) -> HubProcess {
-        self.spawn_hub_with(flags, &[])
+        self.spawn_hub_with(&self.kubeconfig("hub"), flags, &[])
     }
 
-    /// As [`Self::spawn_hub`], with variables in its environment.
+    /// As [`Self::spawn_hub`], with somebody else's kubeconfig, and variables in its environment.
     ///
     /// # Panics
     /// When it can't be started.
     #[must_use]
-    pub fn spawn_hub_with(&self, flags: &[&str], variables: &[(&str, &str)]) -> HubProcess {
+    pub fn spawn_hub_with(
+        &self,
+        kubeconfig: &Path,
+        flags: &[&str],
+        variables: &[(&str, &str)],
+    ) -> HubProcess {
         let port = std::net::TcpListener::bind("127.0.0.1:0")
             .and_then(|listener| listener.local_addr())
             .expect("a free port")
@@ -247,11 +277,7 @@ impl Fleet {
             .append(true)
             .open(self.dir.join("hub.log"));
         let child = Command::new(binary())
-            .args([
-                "hub",
-                "--kubeconfig",
-                &self.kubeconfig("hub").to_string_lossy(),
-            ])
+            .args(["hub", "--kubeconfig", &kubeconfig.to_string_lossy()])
             .args(["--metrics-bind-address", &format!("127.0.0.1:{port}")])
             .args(["--member-unhealthy-threshold", "10"])
             .args(flags)
@@ -267,7 +293,15 @@ impl Fleet {
     /// # Panics
     /// When that does not come about.
     pub fn start_hub(&mut self) {
-        let hub = self.spawn_hub(&[]);
+        self.start_hub_as(&self.kubeconfig("hub"), &[]);
+    }
+
+    /// As [`Self::start_hub`], with somebody else's kubeconfig and further flags.
+    ///
+    /// # Panics
+    /// When that does not come about.
+    pub fn start_hub_as(&mut self, kubeconfig: &Path, flags: &[&str]) {
+        let hub = self.spawn_hub_with(kubeconfig, flags, &[]);
         eventually("the hub is ready and leads", || {
             hub.is_ready() && hub.leads()
         });

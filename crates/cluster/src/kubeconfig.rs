@@ -1,8 +1,69 @@
-//! Kubeconfigs that were stored by somebody else: read with suspicion (design §5.18).
+//! Kubeconfigs that were stored by somebody else: read with suspicion (design §5.18). And the one of a Pod.
 
-use kube::config::{Cluster, Kubeconfig};
+use std::path::Path;
+
+use kube::config::{
+    AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
+};
 
 use crate::client::ConnectError;
+
+/// Where a Pod finds its ServiceAccount's token and the API server's CA.
+const ACCOUNT_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// The API server of the cluster that this process runs in, as its ServiceAccount. None outside of a Pod.
+#[must_use]
+pub fn in_cluster() -> Option<Kubeconfig> {
+    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let host = variable("KUBERNETES_SERVICE_HOST")?;
+    let port = variable("KUBERNETES_SERVICE_PORT")?;
+    Some(account(&host, &port, Path::new(ACCOUNT_DIR)))
+}
+
+/// Paths, not contents: the kubelet replaces the token, and the client reads it again.
+fn account(host: &str, port: &str, dir: &Path) -> Kubeconfig {
+    const NAME: &str = "in-cluster";
+    // An IPv6 address needs brackets.
+    let host = if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host.to_owned()
+    };
+    let file = |name| Some(dir.join(name).to_string_lossy().into_owned());
+    let context = NamedContext {
+        name: NAME.to_owned(),
+        context: Some(Context {
+            cluster: NAME.to_owned(),
+            user: Some(NAME.to_owned()),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let cluster = NamedCluster {
+        name: NAME.to_owned(),
+        cluster: Some(Cluster {
+            server: Some(format!("https://{host}:{port}")),
+            certificate_authority: file("ca.crt"),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let user = NamedAuthInfo {
+        name: NAME.to_owned(),
+        auth_info: Some(AuthInfo {
+            token_file: file("token"),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    Kubeconfig {
+        current_context: Some(NAME.to_owned()),
+        contexts: vec![context],
+        clusters: vec![cluster],
+        auth_infos: vec![user],
+        ..Default::default()
+    }
+}
 
 /// Largest stored kubeconfig, in bytes.
 const LIMIT: usize = 1024 * 1024;
@@ -115,6 +176,24 @@ mod tests {
             "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
              clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:1'{cluster}}}}}]\nusers: [{{name: u, user: {{{user}}}}}]\n"
         )
+    }
+
+    #[test]
+    fn in_a_pod_the_token_stays_a_file() {
+        for (host, server) in [
+            ("10.96.0.1", "https://10.96.0.1:443"),
+            ("fd00::1", "https://[fd00::1]:443"),
+        ] {
+            let config = account(host, "443", Path::new("/account"));
+            let cluster = current_cluster(&config).unwrap();
+            assert_eq!(cluster.server.as_deref(), Some(server));
+            assert_eq!(
+                cluster.certificate_authority.as_deref(),
+                Some("/account/ca.crt")
+            );
+            let user = config.auth_infos[0].auth_info.as_ref().unwrap();
+            assert_eq!(user.token_file.as_deref(), Some("/account/token"));
+        }
     }
 
     #[test]

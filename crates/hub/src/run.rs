@@ -9,6 +9,7 @@ use std::time::Duration;
 use kube::config::Kubeconfig;
 use prometheus::Registry;
 use windlass_aggregator::ExternalUnset;
+use windlass_cluster::kubeconfig::in_cluster;
 use windlass_cluster::lease::step::Timing;
 use windlass_cluster::{
     ConnectError, ConnectOptions, Discovery, Events, RequestCounter, Writer, clock, connect,
@@ -38,7 +39,8 @@ const CLUSTER_WORKERS: usize = 16;
 /// How the hub runs.
 #[derive(Clone, Debug)]
 pub struct HubOptions {
-    /// Kubeconfig of the hub's API server; none means the cluster that the process runs in.
+    /// Kubeconfig of the hub's API server; none means the cluster that the process runs in, outside of one
+    /// the user's kubeconfig.
     pub kubeconfig: Option<PathBuf>,
     /// Where metrics and probes are served.
     pub metrics_bind_address: SocketAddr,
@@ -93,7 +95,10 @@ pub async fn run(
     let kubeconfig = match &options.kubeconfig {
         Some(path) => Kubeconfig::read_from(path)
             .map_err(|error| HubError::Kubeconfig(format!("{}: {error}", path.display())))?,
-        None => Kubeconfig::read().map_err(|error| HubError::Kubeconfig(error.to_string()))?,
+        None => match in_cluster() {
+            Some(kubeconfig) => kubeconfig,
+            None => Kubeconfig::read().map_err(|error| HubError::Kubeconfig(error.to_string()))?,
+        },
     };
     let client = connect(&kubeconfig, &ConnectOptions::new("hub"), &requests).await?;
     let writer = Writer::new(client.clone(), FIELD_MANAGER);

@@ -50,8 +50,14 @@ mod tests {
     fn the_folder_holds_what_the_types_say() {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crds");
         let expected = files().unwrap();
-        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), expected.len());
+        let list = std::fs::read_to_string(dir.join("kustomization.yaml")).unwrap();
+        // One file more: the list, with which kustomize applies the others.
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), expected.len() + 1);
         for (name, text) in expected {
+            assert!(
+                list.contains(&format!("- {name}\n")),
+                "add {name} to crds/kustomization.yaml"
+            );
             let found = std::fs::read_to_string(dir.join(&name)).unwrap_or_default();
             assert!(
                 found == text,

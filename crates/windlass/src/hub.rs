@@ -13,7 +13,8 @@ use crate::log::{self, LogFormat};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Kubeconfig of the hub's API server.
+    /// Kubeconfig of the hub's API server. Default: the Pod's ServiceAccount, outside of a Pod KUBECONFIG or
+    /// ~/.kube/config.
     #[arg(long, env = "WINDLASS_KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
     /// Where /metrics, /healthz and /readyz are served.
