@@ -71,7 +71,7 @@ fn runs(fleet: &Fleet, value: &str) -> bool {
         && fleet
             .get("hub", "crp web", shown)
             .split_once('/')
-            .is_some_and(|(all, one)| all == one)
+            .is_some_and(|(all, each)| each.split(' ').all(|one| one == all))
 }
 
 fn labelled_latest(fleet: &Fleet) -> usize {

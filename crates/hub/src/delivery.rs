@@ -19,6 +19,7 @@ use windlass_status::conditions::NewCondition;
 use windlass_status::digest::{BindingInputs, Digest, binding_digest};
 
 use crate::contents::{Content, Contents};
+use crate::lanes::Lanes;
 use crate::members::Members;
 use crate::observe::{Skipped, log_binding, skipped};
 use crate::worker::{Next, work};
@@ -31,17 +32,20 @@ pub struct Delivery {
     contents: Contents,
     members: Members,
     writer: Writer,
+    lanes: Lanes,
 }
 
 impl Delivery {
     /// Wires delivery up; nothing runs yet.
     #[must_use]
     pub fn new(world: World, contents: Contents, members: Members, writer: Writer) -> Self {
+        let queue = world.queues.bindings.clone();
         Self {
             world,
             contents,
             members,
             writer,
+            lanes: Lanes::new(move |key| queue.add(key)),
         }
     }
 
@@ -60,6 +64,9 @@ impl Delivery {
             return Ok(Next::Event);
         };
         log_binding(&binding);
+        let Some(_place) = self.lanes.enter(&binding.spec.target_cluster, name) else {
+            return Ok(Next::Event);
+        };
         if binding.metadata.deletion_timestamp.is_some() {
             return self.remove(&binding).await;
         }

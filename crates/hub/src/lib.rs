@@ -9,6 +9,7 @@
 pub mod contents;
 pub mod delivery;
 pub mod installed;
+mod lanes;
 pub mod lead;
 pub mod members;
 pub mod observe;

@@ -31,8 +31,8 @@ use crate::world::{Queues, World};
 pub const FIELD_MANAGER: &str = "windlass-hub";
 /// Placements worked on at once.
 const PLACEMENT_WORKERS: usize = 8;
-/// Bindings delivered at once.
-const DELIVERY_WORKERS: usize = 32;
+/// Bindings worked on at once. Many, for each waits for its cluster; few of them are one cluster's.
+const DELIVERY_WORKERS: usize = 128;
 /// Clusters looked at at once.
 const CLUSTER_WORKERS: usize = 16;
 

@@ -130,12 +130,13 @@ impl Members {
         .await;
     }
 
-    /// The engine of a connected cluster.
+    /// The engine of a connected cluster. None while it does not answer: what waits for it is woken when
+    /// it does.
     #[must_use]
     pub fn get(&self, cluster: &str) -> Option<Arc<Member>> {
-        self.connections
-            .get(cluster)
-            .map(|connection| Arc::clone(&connection.member))
+        let connection = self.connections.get(cluster)?;
+        let silent = lock(&connection.state).healthy == Some(false);
+        (!silent).then(|| Arc::clone(&connection.member))
     }
 
     /// Clusters in push mode that have stopped answering.
