@@ -125,17 +125,40 @@ impl Fleet {
     /// # Panics
     /// When it can't join.
     pub fn join(&self, name: &str) {
+        self.join_with(name, &[]);
+    }
+
+    /// As [`Self::join`], with further arguments.
+    ///
+    /// # Panics
+    /// When it can't join.
+    pub fn join_with(&self, name: &str, args: &[&str]) {
         let (hub, member) = (self.kubeconfig("hub"), self.kubeconfig(name));
-        let args = [
+        let (hub, member) = (hub.to_string_lossy(), member.to_string_lossy());
+        let mut all = vec![
             "join",
             name,
             "--hub-kubeconfig",
-            &hub.to_string_lossy(),
+            &hub,
             "--member-kubeconfig",
-            &member.to_string_lossy(),
+            &member,
         ];
-        self.windlass(&args)
+        all.extend(args);
+        self.windlass(&all)
             .unwrap_or_else(|error| panic!("join {name}: {error}"));
+    }
+
+    /// Has a member leave the fleet; what is said about that.
+    ///
+    /// # Errors
+    /// What `windlass leave` says went wrong.
+    pub fn leave(&self, name: &str, args: &[&str]) -> Result<String, String> {
+        let hub = self.kubeconfig("hub");
+        let mut all = vec!["leave", name, "--hub-kubeconfig"];
+        let hub = hub.to_string_lossy();
+        all.push(&hub);
+        all.extend(args);
+        self.windlass(&all)
     }
 
     /// Starts the hub and waits until it is ready.
@@ -143,6 +166,14 @@ impl Fleet {
     /// # Panics
     /// When it does not become ready.
     pub fn start_hub(&mut self) {
+        self.start_hub_with(&[]);
+    }
+
+    /// As [`Self::start_hub`], with further arguments.
+    ///
+    /// # Panics
+    /// When it does not become ready.
+    pub fn start_hub_with(&mut self, args: &[&str]) {
         let log = std::fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -158,6 +189,7 @@ impl Fleet {
                 &format!("127.0.0.1:{}", self.port),
             ])
             .args(["--member-unhealthy-threshold", "10"])
+            .args(args)
             .stderr(log.expect("the log can be written"))
             .spawn()
             .expect("the hub starts");
