@@ -2,12 +2,16 @@
 #![allow(
     clippy::expect_used,
     clippy::panic,
+    clippy::disallowed_methods,
     reason = "a harness that can't go on fails the test"
 )]
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+
+/// At rest is who has written nothing for so long.
+const QUIET: Duration = Duration::from_secs(4);
 
 /// The repository.
 #[must_use]
@@ -22,8 +26,94 @@ pub fn root() -> PathBuf {
 pub struct Fleet {
     dir: PathBuf,
     kubectl: PathBuf,
-    hub: Option<Child>,
+    hub: Option<HubProcess>,
+}
+
+/// A hub process; killed when dropped.
+pub struct HubProcess {
+    child: Child,
     port: u16,
+}
+
+impl HubProcess {
+    /// Fetches a page of this process.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn http(&self, path: &str) -> std::io::Result<String> {
+        use std::io::{Read, Write};
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        )?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        let body = text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+        Ok(body.unwrap_or_default())
+    }
+
+    /// Whether it has read what it needs.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.http("/readyz").is_ok_and(|text| text == "ok")
+    }
+
+    /// Whether it leads.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        let metrics = self.http("/metrics").unwrap_or_default();
+        metrics.lines().any(|line| line == "windlass_leader 1")
+    }
+
+    /// Mutating requests that it has sent so far, as metric lines. The lease is left out: as heartbeats it
+    /// is renewed for ever. So are events: they are news of what has been written, and come a little later.
+    #[must_use]
+    pub fn writes(&self) -> Vec<String> {
+        let text = self.http("/metrics").unwrap_or_default();
+        text.lines()
+            .filter(|line| line.starts_with("windlass_api_requests_total"))
+            .filter(|line| {
+                !["get", "list", "watch"]
+                    .iter()
+                    .any(|verb| line.contains(&format!("verb=\"{verb}\"")))
+            })
+            .filter(|line| {
+                !["leases", "events"]
+                    .iter()
+                    .any(|r| line.contains(&format!("resource=\"{r}\"")))
+            })
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Sends a signal: `TERM`, `STOP`, `CONT`, `KILL`.
+    ///
+    /// # Panics
+    /// When it can't be sent.
+    pub fn signal(&self, signal: &str) {
+        let status = Command::new("kill")
+            .args([format!("-{signal}"), self.child.id().to_string()])
+            .status();
+        assert!(status.expect("kill runs").success(), "kill -{signal}");
+    }
+
+    /// How it has ended; none while it runs.
+    ///
+    /// # Panics
+    /// When that can't be told.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("it is our child")
+    }
+}
+
+impl Drop for HubProcess {
+    fn drop(&mut self) {
+        // One that has ended already is as wanted.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
 }
 
 impl Fleet {
@@ -53,15 +143,10 @@ impl Fleet {
             .expect("hack/fleet runs")
             .stdout;
         let kubectl = PathBuf::from(String::from_utf8_lossy(&bin).trim()).join("kubectl");
-        let port = std::net::TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .expect("a free port")
-            .port();
         Self {
             dir,
             kubectl,
             hub: None,
-            port,
         }
     }
 
@@ -161,19 +246,25 @@ impl Fleet {
         self.windlass(&all)
     }
 
-    /// Starts the hub and waits until it is ready.
+    /// Starts a hub process with further flags, and waits for nothing.
     ///
     /// # Panics
-    /// When it does not become ready.
-    pub fn start_hub(&mut self) {
-        self.start_hub_with(&[]);
+    /// When it can't be started.
+    #[must_use]
+    pub fn spawn_hub(&self, flags: &[&str]) -> HubProcess {
+        self.spawn_hub_with(flags, &[])
     }
 
-    /// As [`Self::start_hub`], with further arguments.
+    /// As [`Self::spawn_hub`], with variables in its environment.
     ///
     /// # Panics
-    /// When it does not become ready.
-    pub fn start_hub_with(&mut self, args: &[&str]) {
+    /// When it can't be started.
+    #[must_use]
+    pub fn spawn_hub_with(&self, flags: &[&str], variables: &[(&str, &str)]) -> HubProcess {
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .expect("a free port")
+            .port();
         let log = std::fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -184,30 +275,56 @@ impl Fleet {
                 "--kubeconfig",
                 &self.kubeconfig("hub").to_string_lossy(),
             ])
-            .args([
-                "--metrics-bind-address",
-                &format!("127.0.0.1:{}", self.port),
-            ])
+            .args(["--metrics-bind-address", &format!("127.0.0.1:{port}")])
             .args(["--member-unhealthy-threshold", "10"])
-            .args(args)
+            .args(flags)
+            .envs(variables.iter().copied())
             .stderr(log.expect("the log can be written"))
             .spawn()
             .expect("the hub starts");
-        self.hub = Some(child);
-        eventually("the hub is ready", || {
-            self.http("/readyz")
-                .map(|text| text == "ok")
-                .unwrap_or(false)
-        });
+        HubProcess { child, port }
     }
 
-    /// Ends the hub with SIGKILL.
+    /// Starts the hub and waits until it is ready and leads.
+    ///
+    /// # Panics
+    /// When that does not come about.
+    pub fn start_hub(&mut self) {
+        self.start_hub_with(&[]);
+    }
+
+    /// As [`Self::start_hub`], with further flags.
+    ///
+    /// # Panics
+    /// When that does not come about.
+    pub fn start_hub_with(&mut self, flags: &[&str]) {
+        let hub = self.spawn_hub(flags);
+        eventually("the hub is ready and leads", || {
+            hub.is_ready() && hub.leads()
+        });
+        self.hub = Some(hub);
+    }
+
+    /// What the hub has logged so far, over all its processes.
+    #[must_use]
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.join("hub.log")).unwrap_or_default()
+    }
+
+    /// Ends the hub with SIGKILL. Its lease goes too, so that suites need not wait for the end of it after
+    /// each restart; `replicas.rs` is about that wait.
     pub fn kill_hub(&mut self) {
-        if let Some(mut hub) = self.hub.take() {
-            // One that has ended already is as wanted.
-            drop(hub.kill());
-            drop(hub.wait());
+        if let Some(hub) = self.hub.take() {
+            drop(hub);
+            let lease = "delete lease windlass-hub -n fleet-system --ignore-not-found";
+            drop(self.try_kubectl("hub", lease, None));
         }
+    }
+
+    /// The hub's process id, while it runs.
+    #[must_use]
+    pub fn hub_pid(&self) -> Option<u32> {
+        self.hub.as_ref().map(|hub| hub.child.id())
     }
 
     /// Fetches a page of the hub's.
@@ -215,32 +332,41 @@ impl Fleet {
     /// # Errors
     /// When it does not answer.
     pub fn http(&self, path: &str) -> std::io::Result<String> {
-        use std::io::{Read, Write};
-        let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        )?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
-        let body = text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
-        Ok(body.unwrap_or_default())
+        match &self.hub {
+            Some(hub) => hub.http(path),
+            None => Err(std::io::ErrorKind::NotConnected.into()),
+        }
     }
 
-    /// Mutating requests that the hub has sent so far, as metric lines.
+    /// Mutating requests that the hub has sent so far; see [`HubProcess::writes`].
     #[must_use]
     pub fn writes(&self) -> Vec<String> {
-        let text = self.http("/metrics").unwrap_or_default();
-        text.lines()
-            .filter(|line| line.starts_with("windlass_api_requests_total"))
-            .filter(|line| {
-                !["get", "list", "watch"]
-                    .iter()
-                    .any(|verb| line.contains(&format!("verb=\"{verb}\"")))
-            })
-            .map(str::to_owned)
-            .collect()
+        self.hub
+            .as_ref()
+            .map(HubProcess::writes)
+            .unwrap_or_default()
+    }
+
+    /// Waits until the hub has sent no mutating request for a while, and tells which it has sent so far.
+    /// What `counts` leaves out is not looked at.
+    ///
+    /// # Panics
+    /// When it goes on writing for a minute.
+    #[must_use]
+    pub fn settled(&self, counts: impl Fn(&str) -> bool) -> Vec<String> {
+        let writes = || -> Vec<String> {
+            let all = self.writes();
+            all.into_iter().filter(|line| counts(line)).collect()
+        };
+        let mut seen = (writes(), Instant::now());
+        eventually("the hub is at rest", || {
+            let now = writes();
+            if now != seen.0 {
+                seen = (now, Instant::now());
+            }
+            seen.1.elapsed() >= QUIET
+        });
+        seen.0
     }
 
     /// A JSONPath of an object, empty when there is none.
@@ -271,9 +397,9 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        self.kill_hub();
+        self.hub = None;
         if std::thread::panicking() {
-            let log = std::fs::read_to_string(self.dir.join("hub.log")).unwrap_or_default();
+            let log = self.log();
             let lines: Vec<&str> = log.lines().collect();
             eprintln!(
                 "last lines of the hub's log:\n{}",
@@ -292,7 +418,10 @@ impl Drop for Fleet {
 }
 
 fn binary() -> PathBuf {
-    // Tests lie in target/PROFILE/deps; the binary is one folder up.
+    if let Some(path) = std::env::var_os("WINDLASS_BINARY") {
+        return path.into();
+    }
+    // Tests lie in target/PROFILE/deps, examples beside; the binary is one folder up.
     let mut path = std::env::current_exe().expect("a test knows where it is");
     path.pop();
     path.pop();
@@ -328,7 +457,7 @@ fn run(mut command: Command, input: Option<&str>) -> Result<String, String> {
 ///
 /// # Panics
 /// When it does not come to hold.
-pub fn eventually(what: &str, holds: impl Fn() -> bool) {
+pub fn eventually(what: &str, holds: impl FnMut() -> bool) {
     within(Duration::from_secs(60), what, holds);
 }
 
@@ -336,8 +465,7 @@ pub fn eventually(what: &str, holds: impl Fn() -> bool) {
 ///
 /// # Panics
 /// When it does not come to hold in time.
-#[allow(clippy::disallowed_methods, reason = "a test's own deadline")]
-pub fn within(limit: Duration, what: &str, holds: impl Fn() -> bool) {
+pub fn within(limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + limit;
     while !holds() {
         assert!(

@@ -22,13 +22,22 @@ use crate::{SERVED_VERSIONS, STORAGE_VERSION};
 /// # Errors
 /// When a type has no schema that can be serialised, which a test rules out.
 pub fn all_crds() -> Result<Vec<Value>, serde_json::Error> {
+    let mut crds = hub_crds()?;
+    crds.push(applied_work()?);
+    Ok(crds)
+}
+
+/// The CRDs that a hub needs.
+///
+/// # Errors
+/// As [`all_crds`].
+pub fn hub_crds() -> Result<Vec<Value>, serde_json::Error> {
     [
         MemberCluster::crd(),
         ClusterResourcePlacement::crd(),
         ClusterSchedulingPolicySnapshot::crd(),
         ClusterResourceSnapshot::crd(),
         ClusterResourceBinding::crd(),
-        AppliedWork::crd(),
     ]
     .into_iter()
     .map(finished)

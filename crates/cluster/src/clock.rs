@@ -24,6 +24,12 @@ pub fn now() -> Timestamp {
     Timestamp::from_second(Timestamp::now().as_second()).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
+/// Wall-clock time in full, for what orders or names things within a second: logs and events.
+#[must_use]
+pub fn precise_now() -> Timestamp {
+    Timestamp::now()
+}
+
 /// The local monotonic clock: what every deadline is measured with.
 #[must_use]
 pub fn monotonic() -> Instant {
@@ -80,12 +86,17 @@ pub async fn sleep_until(deadline: Instant) {
     tokio::time::sleep_until(deadline).await;
 }
 
+/// A random number. Not for secrets.
+#[must_use]
+pub fn random() -> u64 {
+    std::hash::RandomState::new().build_hasher().finish()
+}
+
 /// A duration within ± `fraction` of the given one, so that many clients don't act in step.
 #[must_use]
 pub fn jitter(duration: Duration, fraction: f64) -> Duration {
-    let random = std::hash::RandomState::new().build_hasher().finish();
     // The upper 53 bits fill a f64's mantissa.
-    let unit = (random >> 11) as f64 / (1u64 << 53) as f64;
+    let unit = (random() >> 11) as f64 / (1u64 << 53) as f64;
     let factor = (1.0 + fraction * (2.0 * unit - 1.0)).max(0.0);
     Duration::try_from_secs_f64(duration.as_secs_f64() * factor).unwrap_or(duration)
 }

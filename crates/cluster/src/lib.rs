@@ -12,15 +12,20 @@
 //! | [`requests`] | what was sent, by target, verb, resource and answer |
 //! | [`discovery`] | which kinds the server knows |
 //! | [`cache`], [`queue`] | see above |
-//! | [`writer`], [`error`] | writes, and what their refusal means |
+//! | [`events`] | Kubernetes events, which never hold anything up |
+//! | [`writer`], [`error`] | writes, and what their refusal means; `failpoint` makes them fail in tests |
+//! | [`lease`] | one process at a time may write |
 
 pub mod cache;
 pub mod client;
 pub mod clock;
 pub mod discovery;
 pub mod error;
+pub mod events;
 mod exchange;
+mod failpoint;
 pub mod kubeconfig;
+pub mod lease;
 pub mod queue;
 pub mod requests;
 mod transport;
@@ -30,7 +35,9 @@ pub use cache::{Cache, CacheOptions, Change, Index, ObjectKey};
 pub use client::{ConnectError, ConnectOptions, connect};
 pub use discovery::Discovery;
 pub use error::ApiError;
+pub use events::{Events, NewEvent};
 pub use kubeconfig::parse_stored_kubeconfig;
+pub use lease::gate::Gate;
 pub use queue::Queue;
 pub use requests::RequestCounter;
 pub use transport::TransportLayer;

@@ -32,6 +32,8 @@ use serde_json::Value;
 
 use crate::error::ApiError;
 use crate::exchange::{Failure, exchange};
+use crate::failpoint;
+use crate::lease::gate::Gate;
 
 /// Limit for one request and its whole answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -67,6 +69,7 @@ pub struct Writer {
     client: Client,
     field_manager: &'static str,
     timeout: Duration,
+    gate: Gate,
 }
 
 impl Writer {
@@ -77,7 +80,21 @@ impl Writer {
             client,
             field_manager,
             timeout: REQUEST_TIMEOUT,
+            gate: Gate::default(),
         }
+    }
+
+    /// The writer with a gate that its writes go through. One that is refused there fails as in an
+    /// outage, with [`crate::lease::gate::NOT_LEADER`].
+    #[must_use]
+    pub fn with_gate(self, gate: Gate) -> Self {
+        Self { gate, ..self }
+    }
+
+    /// The gate that writes go through.
+    #[must_use]
+    pub fn gate(&self) -> &Gate {
+        &self.gate
     }
 
     /// The writer with another limit for one request.
@@ -407,7 +424,8 @@ impl Writer {
             .header(http::header::CONTENT_TYPE, content_type)
             .body(body)
             .map_err(|error| unsent(error.to_string()))?;
-        exchange(&self.client, request, self.timeout).await
+        let exchange = exchange(&self.client, request, self.timeout);
+        self.gate.pass(failpoint::pass(path, exchange)).await
     }
 }
 

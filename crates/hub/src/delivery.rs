@@ -20,6 +20,7 @@ use windlass_status::digest::{BindingInputs, Digest, binding_digest};
 
 use crate::contents::{Content, Contents};
 use crate::members::Members;
+use crate::observe::{Skipped, log_binding, skipped};
 use crate::worker::{Next, work};
 use crate::world::{World, placement_of};
 
@@ -58,6 +59,7 @@ impl Delivery {
         let Some(binding) = self.world.bindings.get(&ObjectKey::cluster(name)) else {
             return Ok(Next::Event);
         };
+        log_binding(&binding);
         if binding.metadata.deletion_timestamp.is_some() {
             return self.remove(&binding).await;
         }
@@ -112,7 +114,7 @@ impl Delivery {
     ) -> Result<Next, ApiError> {
         if let Some(error) = &outcome.error {
             // Nothing was learnt about the objects; the status keeps what is known.
-            tracing::debug!(binding = %binding.name_any(), cluster = %binding.spec.target_cluster, %error, "cluster can't be reached");
+            tracing::debug!(%error, "cluster can't be reached");
             return Ok(Next::Backoff(
                 error.retry_after().or(Some(Duration::from_secs(1))),
             ));
@@ -239,6 +241,7 @@ impl Delivery {
             status.observed_resource_snapshot_name = Some(content.name.clone());
         }
         if status == previous {
+            skipped(Skipped::Binding);
             return Ok(());
         }
         let mut changed = binding.clone();

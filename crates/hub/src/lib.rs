@@ -3,10 +3,15 @@
 //! Watches fill the [`world`]; changes put names into queues; the actor of a placement
 //! ([`placement::actor`]) selects ([`select`]), makes snapshots, schedules, rolls out and writes the
 //! status; [`delivery`] applies what bindings ask for on their clusters, which [`members`] keeps connected.
+//! Of several processes one does so at a time ([`lead`]).
+//! [`observe`] shows all that to people and monitoring.
 
 pub mod contents;
 pub mod delivery;
+pub mod installed;
+pub mod lead;
 pub mod members;
+pub mod observe;
 pub mod placement;
 pub mod run;
 pub mod select;
@@ -14,4 +19,6 @@ pub mod worker;
 pub mod world;
 
 pub use run::{HubError, HubOptions, run};
+pub use select::rules::ApiFilter;
 pub use windlass_aggregator::ExternalUnset;
+pub use windlass_cluster::lease::step::Timing;

@@ -9,16 +9,21 @@ use std::time::Duration;
 use kube::config::Kubeconfig;
 use prometheus::Registry;
 use windlass_aggregator::ExternalUnset;
+use windlass_cluster::lease::step::Timing;
 use windlass_cluster::{
-    ConnectError, ConnectOptions, Discovery, RequestCounter, Writer, clock, connect,
+    ConnectError, ConnectOptions, Discovery, Events, RequestCounter, Writer, clock, connect,
 };
 use windlass_metrics::Readiness;
 
 use crate::contents::Contents;
 use crate::delivery::Delivery;
+use crate::installed::{self, InstalledError};
+use crate::lead::Lead;
 use crate::members::{MemberPolicy, Members};
+use crate::observe::{Observer, REPORTER, instance};
 use crate::placement::actor::Actor;
 use crate::select::Resources;
+use crate::select::rules::{ApiFilter, FilterError};
 use crate::world::{Queues, World};
 
 /// Field manager of every write on the hub.
@@ -43,6 +48,10 @@ pub struct HubOptions {
     pub member_unhealthy_threshold: Duration,
     /// A leaving cluster that can't be reached is given up after so long.
     pub force_delete_wait: Duration,
+    /// Kinds, objects and namespaces that may be placed.
+    pub filter: ApiFilter,
+    /// Times of the leader election; none means that this process leads without one.
+    pub leader_election: Option<Timing>,
 }
 
 /// Why the hub could not run.
@@ -54,18 +63,27 @@ pub enum HubError {
     /// The API server can't be connected to.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// The lists of kinds that may be placed can't be read.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// The installed CRDs lack something.
+    #[error(transparent)]
+    Installed(#[from] InstalledError),
     /// A metric is registered twice: a bug.
     #[error(transparent)]
     Metrics(#[from] prometheus::Error),
     /// Metrics can't be served.
     #[error("metrics can't be served on {0}: {1}")]
     Serve(SocketAddr, std::io::Error),
+    /// Another process leads, or may: this one ends, to start anew.
+    #[error("this process does not lead any more: {0}; it ends, to be started again")]
+    LeadershipLost(String),
 }
 
 /// Runs the hub until `shutdown` is done.
 ///
 /// # Errors
-/// When it can't start.
+/// When it can't start, and when it has led and leads no more.
 pub async fn run(
     options: HubOptions,
     shutdown: impl Future<Output = ()> + Send,
@@ -77,16 +95,28 @@ pub async fn run(
             .map_err(|error| HubError::Kubeconfig(format!("{}: {error}", path.display())))?,
         None => Kubeconfig::read().map_err(|error| HubError::Kubeconfig(error.to_string()))?,
     };
-    let client = connect(kubeconfig, &ConnectOptions::new("hub"), &requests).await?;
+    let client = connect(&kubeconfig, &ConnectOptions::new("hub"), &requests).await?;
+    let writer = Writer::new(client.clone(), FIELD_MANAGER);
+    installed::check(&writer).await?;
     let queues = Queues::default();
-    let world = World::start(&client, queues.clone());
+    let (events, events_sender) = Events::start(writer.clone(), REPORTER, &instance(), &registry)?;
+    let observer = Observer::new(&registry, &queues, events)?;
+    windlass_metrics::process(&registry)?;
+    let world = World::start(&client, queues.clone(), observer);
     let ready = world.clone();
     let readiness = Readiness::new(move || ready.unsynced());
     let server = windlass_metrics::serve(options.metrics_bind_address, registry.clone(), readiness)
         .await
         .map_err(|error| HubError::Serve(options.metrics_bind_address, error))?;
     let server = clock::spawn("metrics", server);
-    let writer = Writer::new(client.clone(), FIELD_MANAGER);
+    let lead = {
+        // A connection of its own: a renewal must not wait behind other requests.
+        let client = connect(&kubeconfig, &ConnectOptions::new("hub"), &requests).await?;
+        let synced = world.clone();
+        let ready = async move { synced.wait_synced().await };
+        Lead::start(client, options.leader_election, &registry, ready)?
+    };
+    let writer = writer.with_gate(lead.gate());
     let policy = MemberPolicy {
         unhealthy_threshold: options.member_unhealthy_threshold,
         force_delete_wait: options.force_delete_wait,
@@ -94,9 +124,10 @@ pub async fn run(
     let members = Members::new(world.clone(), writer.clone(), requests, policy, &registry)?;
     let contents = Contents::new(world.clone(), client.clone());
     let wake = queues.placements.clone();
-    let resources = Resources::new(
+    let resources = Resources::with_filter(
         client.clone(),
         Discovery::new(client.clone()),
+        options.filter,
         Arc::new(move |placement: &str| wake.add(placement.to_owned())),
     );
     let actor = Actor::new(
@@ -109,28 +140,50 @@ pub async fn run(
     );
     let delivery = Delivery::new(world.clone(), contents, members.clone(), writer);
     let started = world.clone();
-    let work = async move {
+    let leads = lead.leads();
+    let mut workers = Vec::new();
+    let work = async {
         started.wait_synced().await;
         tracing::info!("the hub is in sync");
-        let mut workers = Vec::new();
         workers
             .extend((0..CLUSTER_WORKERS).map(|_| clock::spawn("clusters", members.clone().work())));
+        leads.await;
+        members.lead();
         workers.extend(
             (0..PLACEMENT_WORKERS).map(|_| clock::spawn("placements", actor.clone().work())),
         );
         workers.extend(
             (0..DELIVERY_WORKERS).map(|_| clock::spawn("delivery", delivery.clone().work())),
         );
-        futures::future::join_all(workers).await;
+        futures::future::join_all(&mut workers).await;
     };
-    tokio::select! {
-        () = work => tracing::error!("the workers have ended"),
-        () = shutdown => tracing::info!("ending"),
-    }
+    let result = tokio::select! {
+        biased;
+        why = lead.lost() => {
+            tracing::error!(why, "this process does not lead any more; it ends");
+            Err(HubError::LeadershipLost(why))
+        }
+        () = work => {
+            tracing::error!("the workers have ended");
+            Ok(())
+        }
+        () = shutdown => {
+            tracing::info!("ending");
+            Ok(())
+        }
+    };
     queues.placements.shutdown();
     queues.bindings.shutdown();
     queues.clusters.shutdown();
+    if result.is_ok() {
+        lead.drain().await;
+    }
+    for worker in workers {
+        worker.abort();
+    }
+    lead.release().await;
     world.stop();
     server.abort();
-    Ok(())
+    events_sender.abort();
+    result
 }

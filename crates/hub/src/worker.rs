@@ -3,7 +3,10 @@
 use std::future::Future;
 use std::time::Duration;
 
-use windlass_cluster::{ApiError, Queue};
+use tracing::Instrument;
+use windlass_cluster::{ApiError, Queue, clock};
+
+use crate::observe::actors;
 
 /// When a key is looked at again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,13 +19,24 @@ pub enum Next {
     Backoff(Option<Duration>),
 }
 
-/// Works on a queue until it is closed.
+/// Works on a queue until it is closed. `what` names the actor in metrics, and the key in log lines.
 pub async fn work<F>(queue: Queue<String>, what: &'static str, process: impl Fn(String) -> F)
 where
     F: Future<Output = Result<Next, ApiError>>,
 {
     while let Some(key) = queue.next().await {
-        match process(key.clone()).await {
+        // At the level of errors, so that the fields are on every line that is logged at all.
+        let span = tracing::error_span!(
+            "work",
+            placement = tracing::field::Empty,
+            binding = tracing::field::Empty,
+            cluster = tracing::field::Empty
+        );
+        span.record(what, key.as_str());
+        let begun = clock::monotonic();
+        let result = process(key.clone()).instrument(span.clone()).await;
+        actors::looked(what, clock::monotonic() - begun, result.is_err());
+        match result {
             Ok(Next::Event) => queue.forget(&key),
             Ok(Next::After(delay)) => {
                 queue.forget(&key);
@@ -33,7 +47,7 @@ where
             }
             Err(error) => {
                 let delay = queue.retry(key.clone(), error.retry_after());
-                tracing::debug!(what, key, %error, ?delay, "tried again");
+                tracing::debug!(parent: &span, %error, ?delay, "tried again");
             }
         }
         queue.done(&key);

@@ -16,6 +16,7 @@ use windlass_api::snapshot::ClusterSchedulingPolicySnapshot;
 use windlass_api::{labels, names};
 use windlass_cluster::{Cache, CacheOptions, Change, Index, Queue};
 
+use crate::observe::Observer;
 use crate::placement::snapshots::SnapshotMeta;
 
 /// Index of bindings, snapshots and policies: the placement that they belong to.
@@ -51,27 +52,29 @@ pub struct World {
     pub secrets: Cache<Secret>,
     /// What has to be looked at.
     pub queues: Queues,
+    /// Who shows it to the outside.
+    pub observer: Observer,
 }
 
 impl World {
     /// Starts the watches. Wait for [`Self::wait_synced`] before deciding anything.
     #[must_use]
-    pub fn start(client: &Client, queues: Queues) -> Self {
+    pub fn start(client: &Client, queues: Queues, observer: Observer) -> Self {
         let all = watcher::Config::default;
         let bindings = Cache::start(
             "bindings",
             Api::all(client.clone()),
             all(),
-            binding_options(&queues),
+            binding_options(&queues, &observer),
         );
         let placements = Cache::start(
             "placements",
             Api::all(client.clone()),
             all(),
-            placement_options(&queues),
+            placement_options(&queues, &observer),
         );
         let clusters = {
-            let options = cluster_options(&queues, placements.clone(), bindings.clone());
+            let options = cluster_options(&queues, &observer, placements.clone(), bindings.clone());
             Cache::start("clusters", Api::all(client.clone()), all(), options)
         };
         Self {
@@ -97,6 +100,7 @@ impl World {
             bindings,
             clusters,
             queues,
+            observer,
         }
     }
 
@@ -201,10 +205,14 @@ fn enqueue_parents<K: kube::Resource>(queue: &Queue<String>, change: &Change<K>)
     }
 }
 
-fn placement_options(queues: &Queues) -> CacheOptions<ClusterResourcePlacement> {
-    let queue = queues.placements.clone();
+fn placement_options(
+    queues: &Queues,
+    observer: &Observer,
+) -> CacheOptions<ClusterResourcePlacement> {
+    let (queue, observer) = (queues.placements.clone(), observer.clone());
     CacheOptions {
         on_change: Arc::new(move |change: &Change<ClusterResourcePlacement>| {
+            observer.placement_changed(change);
             // A status that we wrote is no reason to look again.
             let same_wish = matches!((&change.old, &change.new), (Some(old), Some(new))
                 if old.metadata.generation == new.metadata.generation
@@ -237,8 +245,8 @@ fn by_placement<K: kube::Resource>() -> Index<K> {
     }
 }
 
-fn binding_options(queues: &Queues) -> CacheOptions<ClusterResourceBinding> {
-    let queues = queues.clone();
+fn binding_options(queues: &Queues, observer: &Observer) -> CacheOptions<ClusterResourceBinding> {
+    let (queues, observer) = (queues.clone(), observer.clone());
     CacheOptions {
         indexes: vec![
             by_placement(),
@@ -248,6 +256,7 @@ fn binding_options(queues: &Queues) -> CacheOptions<ClusterResourceBinding> {
             },
         ],
         on_change: Arc::new(move |change: &Change<ClusterResourceBinding>| {
+            observer.binding_changed(change);
             enqueue_parents(&queues.placements, change);
             let spec_changed = match (&change.old, &change.new) {
                 (Some(old), Some(new)) => {
@@ -273,12 +282,14 @@ fn binding_options(queues: &Queues) -> CacheOptions<ClusterResourceBinding> {
 
 fn cluster_options(
     queues: &Queues,
+    observer: &Observer,
     placements: Cache<ClusterResourcePlacement>,
     bindings: Cache<ClusterResourceBinding>,
 ) -> CacheOptions<MemberCluster> {
-    let queues = queues.clone();
+    let (queues, observer) = (queues.clone(), observer.clone());
     CacheOptions {
         on_change: Arc::new(move |change: &Change<MemberCluster>| {
+            observer.cluster_changed(change);
             enqueue(&queues.clusters, change.key.name.clone(), change.initial);
             let (old, new) = (change.old.as_deref(), change.new.as_deref());
             if delivery_differs(old, new) {

@@ -16,11 +16,15 @@ use crate::member::Member;
 /// Name of the ServiceAccount, ClusterRole and ClusterRoleBinding that are the hub's on a member.
 pub const SERVICE_ACCOUNT: &str = "windlass-hub";
 
-/// The rules of `--rights all`: every verb on whatever may be placed.
+/// The rules of `--rights all`: whatever may be placed can be read and written, roles with any rights
+/// included. Verbs that place nothing, impersonation first of all, are left out.
 #[must_use]
 pub fn all_rights() -> Value {
     json!([
-        { "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] },
+        { "apiGroups": ["*"], "resources": ["*"],
+          "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"] },
+        { "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "clusterroles"],
+          "verbs": ["escalate", "bind"] },
         { "nonResourceURLs": ["/readyz", "/version", "/api", "/api/*", "/apis", "/apis/*"], "verbs": ["get"] },
     ])
 }

@@ -11,7 +11,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use windlass_api::work::{AppliedWork, AppliedWorkSpec};
 use windlass_cluster::clock::{self, Instant};
-use windlass_cluster::{ApiError, Cache, CacheOptions, Change, Discovery, ObjectKey, Writer};
+use windlass_cluster::{ApiError, Cache, CacheOptions, Change, Discovery, Gate, ObjectKey, Writer};
 
 use crate::manifest::ManifestId;
 use crate::memory::Memory;
@@ -27,6 +27,8 @@ pub struct MemberOptions {
     pub cluster: String,
     /// Its client.
     pub client: Client,
+    /// What its writes go through.
+    pub gate: Gate,
     /// Told the name of the Work whose objects have changed.
     pub wake: Arc<dyn Fn(&str) + Send + Sync>,
     /// Requests of one Work in flight at once.
@@ -71,7 +73,7 @@ impl Member {
         let works = Api::all(options.client.clone());
         Arc::new(Self {
             cluster: options.cluster,
-            writer: Writer::new(options.client.clone(), FIELD_MANAGER),
+            writer: Writer::new(options.client.clone(), FIELD_MANAGER).with_gate(options.gate),
             discovery: Discovery::new(options.client.clone()),
             concurrency: options.concurrency.max(1),
             watches: Watches::new(options.client, options.wake, Arc::clone(&memory)),

@@ -1,4 +1,8 @@
-//! The server for `/metrics`, `/healthz` and `/readyz`.
+//! The server for `/metrics`, `/healthz` and `/readyz`, and the process' own metrics.
+
+mod process;
+
+pub use process::process;
 
 use std::future::Future;
 use std::net::SocketAddr;

@@ -7,6 +7,7 @@ pub mod defaults;
 pub mod digest;
 pub mod freshness;
 pub mod ready;
+pub mod transitions;
 
 pub use conditions::NewCondition;
 pub use digest::Digest;

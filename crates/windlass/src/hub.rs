@@ -1,15 +1,15 @@
 //! `windlass hub`.
 
-use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
-use windlass_hub::{ExternalUnset, HubOptions};
+use windlass_hub::{ApiFilter, ExternalUnset, HubOptions};
 
 use crate::cli::{self, Failure};
+use crate::election;
+use crate::log::{self, LogFormat};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -36,6 +36,37 @@ pub struct Args {
     /// A leaving cluster that can't be reached is given up after so long.
     #[arg(long, env = "WINDLASS_FORCE_DELETE_WAIT", default_value = "15m", value_parser = cli::seconds)]
     force_delete_wait: Duration,
+    /// Kinds that are not placed, beside those that never are: group, group/version, group/version/Kind,Kind
+    /// or v1/Kind, separated by semicolons.
+    #[arg(
+        long,
+        env = "WINDLASS_SKIPPED_PROPAGATING_APIS",
+        default_value = "",
+        hide_default_value = true,
+        conflicts_with = "allowed_propagating_apis"
+    )]
+    skipped_propagating_apis: String,
+    /// The only kinds that are placed, written the same way.
+    #[arg(
+        long,
+        env = "WINDLASS_ALLOWED_PROPAGATING_APIS",
+        default_value = "",
+        hide_default_value = true
+    )]
+    allowed_propagating_apis: String,
+    /// Namespaces that are not placed, beside the reserved ones, separated by commas or semicolons.
+    #[arg(
+        long,
+        env = "WINDLASS_SKIPPED_PROPAGATING_NAMESPACES",
+        default_value = "",
+        hide_default_value = true
+    )]
+    skipped_propagating_namespaces: String,
+    /// The hub's cluster runs workloads of its own: its PersistentVolumeClaims are then not placed.
+    #[arg(long, env = "WINDLASS_ENABLE_WORKLOAD")]
+    enable_workload: bool,
+    #[command(flatten)]
+    election: election::Election,
     /// Form of the log.
     #[arg(long, env = "WINDLASS_LOG_FORMAT", default_value = "text")]
     log_format: LogFormat,
@@ -50,24 +81,17 @@ enum Unset {
     Omit,
 }
 
-#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
-}
-
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&args.log_level)?;
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
-    if args.log_format == LogFormat::Json {
-        log.json().init();
-    } else {
-        log.init();
-    }
+    log::start(args.log_format, &args.log_level)?;
+    let filter = ApiFilter::new(
+        &args.skipped_propagating_apis,
+        &args.allowed_propagating_apis,
+    )
+    .map_err(windlass_hub::HubError::from)?
+    .reserving(&args.skipped_propagating_namespaces)
+    .with_hub_workloads(args.enable_workload);
     let options = HubOptions {
+        leader_election: args.election.timing()?,
         kubeconfig: args.kubeconfig,
         metrics_bind_address: args.metrics_bind_address,
         external_unset: match args.external_unset_conditions {
@@ -76,6 +100,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         },
         member_unhealthy_threshold: args.member_unhealthy_threshold,
         force_delete_wait: args.force_delete_wait,
+        filter,
     };
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

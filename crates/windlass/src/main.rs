@@ -2,10 +2,12 @@
 
 mod cli;
 mod crds;
+mod election;
 mod endpoint;
 mod hub;
 mod join;
 mod leave;
+mod log;
 mod status;
 
 use std::process::ExitCode;
@@ -56,11 +58,25 @@ fn main() -> ExitCode {
             Command::Status(args) => status::run(args).await,
         }
     });
+    // Not dropped: that would wait for name look-ups that hang.
+    runtime.shutdown_background();
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("windlass: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn the_flags_of_every_command_go_together() {
+        Cli::command().debug_assert();
     }
 }

@@ -1,7 +1,11 @@
 //! `windlass status`: how placements fare, or one of them on each cluster.
 
+mod view;
+mod watch;
+
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::api::ListParams;
@@ -23,6 +27,25 @@ pub struct Args {
     /// Kubeconfig of the hub.
     #[arg(long, env = "WINDLASS_KUBECONFIG")]
     kubeconfig: PathBuf,
+    /// Form of the output.
+    #[arg(long, short, default_value = "table")]
+    output: Output,
+    /// Follow the placement until its latest index is available on every cluster: on a terminal the table
+    /// is drawn anew, elsewhere each change is a line, with the time in UTC.
+    #[arg(long, short, requires = "placement")]
+    watch: bool,
+    /// With --watch: fail when that takes longer: 60, 60s, 5m or 1h.
+    #[arg(long, requires = "watch", value_parser = cli::seconds)]
+    timeout: Option<Duration>,
+}
+
+/// Form of the output.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    /// For people.
+    Table,
+    /// For programs: an object per placement; with --watch one per line and change.
+    Json,
 }
 
 pub async fn run(args: Args) -> Result<(), Failure> {
@@ -34,15 +57,24 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             .await
             .map_err(ApiError::from_kube);
         let list = list.map_err(|error| words("reading the placements", &error))?;
-        return cli::print(&of_placements(&list.items, clock::now()));
+        return cli::print(&match args.output {
+            Output::Table => of_placements(&list.items, clock::now()),
+            Output::Json => view::pretty(&list.items.iter().map(view::of).collect::<Vec<_>>())?,
+        });
     };
-    let placement = hub
+    let placement: Option<ClusterResourcePlacement> = hub
         .get(None, name)
         .await
         .map_err(|error| words("reading the placement", &error))?;
     let placement =
         placement.ok_or_else(|| format!("there is no ClusterResourcePlacement {name}"))?;
-    cli::print(&of_clusters(&placement, clock::now()))
+    if args.watch {
+        return watch::follow(hub.client(), name, args.output, args.timeout).await;
+    }
+    cli::print(&match args.output {
+        Output::Table => of_clusters(&placement, clock::now(), None),
+        Output::Json => view::pretty(&view::of(&placement))?,
+    })
 }
 
 /// One line per placement.
@@ -77,8 +109,12 @@ fn of_placements(placements: &[ClusterResourcePlacement], now: Timestamp) -> Str
     table(&rows)
 }
 
-/// One line about the placement, then one per cluster.
-fn of_clusters(placement: &ClusterResourcePlacement, now: Timestamp) -> String {
+/// One line about the placement, then one per cluster. With a limit, clusters that are not done come first.
+fn of_clusters(
+    placement: &ClusterResourcePlacement,
+    now: Timestamp,
+    limit: Option<usize>,
+) -> String {
     let shown = of_placement(placement);
     let observed = placement
         .status
@@ -103,16 +139,22 @@ fn of_clusters(placement: &ClusterResourcePlacement, now: Timestamp) -> String {
     if entries.is_empty() {
         return text + "no cluster has been selected\n";
     }
-    entries.sort_by_key(|entry| (entry.cluster_name.is_none(), entry.cluster_name.as_deref()));
+    let limit = limit.filter(|limit| *limit < entries.len());
+    entries.sort_by_key(|entry| {
+        let is_done = limit.is_some() && telling_of(entry).is_some_and(|c| c.status == "True");
+        (
+            is_done,
+            entry.cluster_name.is_none(),
+            entry.cluster_name.as_deref(),
+        )
+    });
+    let more = limit.map_or(0, |limit| entries.len() - limit);
+    entries.truncate(limit.unwrap_or(entries.len()));
     let mut rows = vec![cells([
         "CLUSTER", "INDEX", "STATE", "REASON", "AGE", "MESSAGE",
     ])];
     for entry in entries {
-        let conditions = entry.conditions.as_deref().unwrap_or_default();
-        let shown = telling(
-            conditions,
-            &[&[SCHEDULED], chain(Stage::as_str).as_slice()].concat(),
-        );
+        let shown = telling_of(entry);
         let trouble = shown.filter(|condition| condition.status != "True");
         rows.push(cells([
             entry.cluster_name.as_deref().unwrap_or("(none found)"),
@@ -125,7 +167,20 @@ fn of_clusters(placement: &ClusterResourcePlacement, now: Timestamp) -> String {
                 .unwrap_or_default(),
         ]));
     }
-    text + "\n" + &table(&rows)
+    let tail = match more {
+        0 => String::new(),
+        more => format!("and {more} more\n"),
+    };
+    text + "\n" + &table(&rows) + &tail
+}
+
+/// The condition that tells how a cluster stands.
+fn telling_of(entry: &PerClusterPlacementStatus) -> Option<&Condition> {
+    let conditions = entry.conditions.as_deref().unwrap_or_default();
+    telling(
+        conditions,
+        &[&[SCHEDULED], chain(Stage::as_str).as_slice()].concat(),
+    )
 }
 
 /// The condition that tells how a placement as a whole stands.
@@ -161,21 +216,23 @@ fn entries(placement: &ClusterResourcePlacement) -> &[PerClusterPlacementStatus]
 
 /// On how many of the selected clusters everything is available.
 fn available(placement: &ClusterResourcePlacement) -> String {
-    let selected: Vec<_> = entries(placement)
-        .iter()
-        .filter(|entry| entry.cluster_name.is_some())
-        .collect();
+    let (available, selected) = counts(placement);
+    format!("{available}/{selected}")
+}
+
+/// How many clusters have everything available, and how many are selected.
+fn counts(placement: &ClusterResourcePlacement) -> (usize, usize) {
+    let selected = selected(placement);
     let holds = |entry: &&&PerClusterPlacementStatus| {
-        let conditions = entry.conditions.iter().flatten();
-        conditions
-            .into_iter()
-            .any(|c| c.type_ == Stage::Available.as_str() && c.status == "True")
+        let mut conditions = entry.conditions.iter().flatten();
+        conditions.any(|c| c.type_ == Stage::Available.as_str() && c.status == "True")
     };
-    format!(
-        "{}/{}",
-        selected.iter().filter(holds).count(),
-        selected.len()
-    )
+    (selected.iter().filter(holds).count(), selected.len())
+}
+
+fn selected(placement: &ClusterResourcePlacement) -> Vec<&PerClusterPlacementStatus> {
+    let named = |entry: &&PerClusterPlacementStatus| entry.cluster_name.is_some();
+    entries(placement).iter().filter(named).collect()
 }
 
 /// The stages in the order in which they follow each other.
@@ -271,12 +328,12 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn condition(type_: &str, status: &str, reason: &str, message: &str) -> Value {
+    pub(super) fn condition(type_: &str, status: &str, reason: &str, message: &str) -> Value {
         json!({ "type": type_, "status": status, "reason": reason, "message": message,
                 "lastTransitionTime": "2026-01-01T00:00:00Z" })
     }
 
-    fn placement(name: &str, status: &Value) -> ClusterResourcePlacement {
+    pub(super) fn placement(name: &str, status: &Value) -> ClusterResourcePlacement {
         serde_json::from_value(json!({
             "metadata": { "name": name }, "spec": { "resourceSelectors": [] }, "status": status,
         }))
@@ -284,7 +341,7 @@ mod tests {
     }
 
     /// The seed's example: one cluster fails on the new version, one waits its turn on the old one.
-    fn rolling() -> ClusterResourcePlacement {
+    pub(super) fn rolling() -> ClusterResourcePlacement {
         placement(
             "web",
             &json!({
@@ -337,8 +394,13 @@ east           3       Available=False   ResourceNotAvailableYet   5m    Deploym
 west           2       Available         ResourceAvailable         5m
 (none found)   -       Scheduled=False   ScheduleFailed            5m    no cluster [2J fits
 ";
-        assert_eq!(of_clusters(&rolling(), now()), expected);
-        let text = of_clusters(&placement("new", &json!({})), now());
+        assert_eq!(of_clusters(&rolling(), now(), None), expected);
+        let short = of_clusters(&rolling(), now(), Some(2));
+        assert!(
+            short.contains("east") && short.ends_with("and 1 more\n") && !short.contains("west"),
+            "what is done is left out first: {short}"
+        );
+        let text = of_clusters(&placement("new", &json!({})), now(), None);
         assert_eq!(
             text,
             "new: index -, available on 0/0, Pending (-) for -\nno cluster has been selected\n"
@@ -361,7 +423,7 @@ west           2       Available         ResourceAvailable         5m
         );
         leaving.metadata.deletion_timestamp =
             serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-        let text = of_clusters(&leaving, now());
+        let text = of_clusters(&leaving, now(), None);
         assert!(
             text.contains("Deleting (Waiting) for 5m\n  east can't be reached\n"),
             "{text}"

@@ -61,7 +61,6 @@ impl Members {
                      {SERVICE_ACCOUNT} are left behind on the cluster: {trouble}",
                     names::HUB_NAMESPACE
                 );
-                tracing::warn!(cluster = name, message, "the cluster leaves");
                 let live = self.say(cluster, Leaving::LeftBehind, &message).await?;
                 self.let_go(&live).await
             }
@@ -160,10 +159,7 @@ impl Members {
             self.writer.delete(&*secret).await?;
             self.world.secrets.observe_deleted(&secret);
         }
-        self.requests.forget(&name);
-        // Series that are gone already are as wanted.
-        drop(self.healthy.remove_label_values(&[&name]));
-        drop(self.token_expiry.remove_label_values(&[&name]));
+        self.forget_series(&name);
         let mut changed = cluster.clone();
         changed
             .finalizers_mut()
@@ -175,6 +171,7 @@ impl Members {
             Err(error) => return Err(error),
         }
         self.goodbyes.remove(&name);
+        self.world.observer.cluster_left(cluster);
         Ok(Next::Event)
     }
 
@@ -185,10 +182,14 @@ impl Members {
         how: Leaving,
         message: &str,
     ) -> Result<MemberCluster, ApiError> {
-        match status::leaving(cluster, how, message, clock::now()) {
-            Some(status) => self.put_status(cluster, status).await,
-            None => Ok(cluster.clone()),
+        let Some(status) = status::leaving(cluster, how, message, clock::now()) else {
+            return Ok(cluster.clone());
+        };
+        if how == Leaving::LeftBehind {
+            // Joined does not change its status, so that nobody else tells of it.
+            tracing::warn!(reason = how.as_str(), "{message}");
         }
+        self.put_status(cluster, status).await
     }
 
     /// Whether a leaving cluster is not waited for any more, and that was said.

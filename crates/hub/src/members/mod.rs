@@ -30,6 +30,7 @@ use windlass_status::digest::Digest;
 
 use self::status::{Credentials, Facts};
 use self::usage::Usage;
+use crate::observe::{Skipped, skipped};
 use crate::worker::{Next, work};
 use crate::world::{BY_CLUSTER, World};
 
@@ -158,6 +159,14 @@ impl Members {
             .collect()
     }
 
+    /// When a cluster was last heard of; later than its status says, which is written rarely.
+    #[must_use]
+    pub fn last_contact(&self, cluster: &str) -> Option<Timestamp> {
+        let connection = self.connections.get(cluster)?;
+        let answered = lock(&connection.state).answered;
+        answered.map(|(_, at)| at)
+    }
+
     async fn process(&self, name: &str) -> Result<Next, ApiError> {
         let Some(cluster) = self
             .world
@@ -165,9 +174,14 @@ impl Members {
             .get(&ObjectKey::cluster(name))
             .filter(|c| is_push(c))
         else {
-            self.disconnect(name);
+            if self.disconnect(name).is_some() {
+                self.forget_series(name);
+            }
             return Ok(Next::Event);
         };
+        if !self.writer.gate().is_open() {
+            return Ok(self.stand_by(name, &cluster).await);
+        }
         if cluster.metadata.deletion_timestamp.is_some() {
             return self.leave(&cluster).await;
         }
@@ -182,7 +196,6 @@ impl Members {
             self.probe(name, connection).await;
             if let Err(error) = self.renew(&cluster, connection).await {
                 tracing::warn!(
-                    cluster = name,
                     error = error.message(),
                     "the token could not be renewed; it is tried again"
                 );
@@ -191,8 +204,41 @@ impl Members {
         let facts = self.facts(&cluster, connection.as_ref(), invalid);
         if let Some(status) = status::desired(&cluster, &facts, clock::now()) {
             self.put_status(&cluster, status).await?;
+        } else {
+            skipped(Skipped::Cluster);
         }
         Ok(Next::After(clock::jitter(every, 0.1)))
+    }
+
+    /// While another process leads: the cluster is connected and probed, so that both are known by the time
+    /// that we lead, and nothing is written.
+    async fn stand_by(&self, name: &str, cluster: &MemberCluster) -> Next {
+        if let Err(trouble) = self.connect(name).await {
+            tracing::debug!(cluster = name, trouble, "not connected");
+        }
+        let connection = self
+            .connections
+            .get(name)
+            .map(|connection| connection.clone());
+        if let Some(connection) = connection {
+            self.probe(name, &connection).await;
+        }
+        Next::After(clock::jitter(self.probe_period(cluster), 0.1))
+    }
+
+    /// Looks at every cluster: from now on we lead.
+    pub fn lead(&self) {
+        for cluster in self.world.clusters.list() {
+            self.world.queues.clusters.add(cluster.name_any());
+        }
+    }
+
+    /// Removes the metrics of a cluster that has left.
+    fn forget_series(&self, name: &str) {
+        self.requests.forget(name);
+        // Series that are gone already are as wanted.
+        drop(self.healthy.remove_label_values(&[name]));
+        drop(self.token_expiry.remove_label_values(&[name]));
     }
 
     /// The finalizer and the label with the cluster's own name, in one write.
@@ -291,6 +337,7 @@ impl Members {
         let member = Member::start(MemberOptions {
             cluster: name.to_owned(),
             client: client.clone(),
+            gate: self.writer.gate().clone(),
             wake,
             concurrency: 8,
         });
@@ -397,11 +444,7 @@ impl Members {
             .with_label_values(&[name])
             .set(i64::from(is == Some(true)));
         if was != is {
-            tracing::info!(
-                cluster = name,
-                healthy = is,
-                "health of the cluster has changed"
-            );
+            tracing::debug!(healthy = is, "health of the cluster has changed");
             self.wake(name);
         }
         trouble
@@ -502,6 +545,8 @@ impl Members {
         let mut changed = cluster.clone();
         changed.status = Some(status);
         let live = self.writer.replace_status(&changed).await?;
+        let new = live.status.as_ref();
+        self.world.observer.cluster_status(cluster, new);
         self.world.clusters.observe(live.clone());
         Ok(live)
     }

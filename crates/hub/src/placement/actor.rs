@@ -23,6 +23,7 @@ use super::snapshots::{self, Groups, LatestSnapshot, SnapshotInputs};
 use super::status::{self, StatusInputs};
 use crate::contents::{Contents, identifier};
 use crate::members::Members;
+use crate::observe::{Skipped, skipped};
 use crate::select::{Resources, SelectError, Selection};
 use crate::worker::{Next, work};
 use crate::world::{BY_PLACEMENT, World};
@@ -120,7 +121,7 @@ impl Actor {
         {
             Ok(selection) => selection,
             Err(SelectError::Pending(what)) => {
-                tracing::debug!(placement = name, what, "selection waits for a watch");
+                tracing::debug!(what, "selection waits for a watch");
                 return Ok(Next::Event);
             }
             Err(SelectError::User(message)) => return self.invalid(&placement, &message).await,
@@ -359,7 +360,12 @@ impl Actor {
         let clusters = self.world.clusters.list();
         let views: Vec<ClusterView<'_>> = clusters
             .iter()
-            .map(|cluster| ClusterView::of(cluster))
+            .map(|cluster| {
+                let mut view = ClusterView::of(cluster);
+                let heard = self.members.last_contact(view.name);
+                view.membership.last_heartbeat = view.membership.last_heartbeat.max(heard);
+                view
+            })
             .collect();
         let policy_snapshot = policy.name_any();
         let bound: Vec<ExistingBinding<'_>> = existing
@@ -536,6 +542,7 @@ impl Actor {
             now,
         );
         if placement.status.as_ref() == Some(&rolled.status) {
+            skipped(Skipped::Placement);
             return Ok(None);
         }
         let moment = clock::monotonic();
@@ -580,6 +587,8 @@ impl Actor {
             let mut changed = placement.clone();
             changed.status = Some(status);
             let live = self.writer.replace_status(&changed).await?;
+            let new = live.status.as_ref();
+            self.world.observer.placement_status(placement, new);
             self.world.placements.observe(live);
         }
         Ok(size)

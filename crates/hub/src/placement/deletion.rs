@@ -10,6 +10,7 @@ use windlass_api::labels;
 use windlass_api::placement::ClusterResourcePlacement;
 use windlass_cluster::{ApiError, clock};
 use windlass_status::conditions::{NewCondition, find, set};
+use windlass_status::transitions::DELETION_IN_PROGRESS;
 
 use super::actor::Actor;
 use crate::worker::Next;
@@ -17,6 +18,8 @@ use crate::world::BY_PLACEMENT;
 
 /// How many clusters are named in the message.
 const NAMED: usize = 5;
+/// What is said of a cluster that has not said anything yet.
+const REMOVING: &str = "removing";
 
 impl Actor {
     /// Takes the next step; every step is safe to repeat.
@@ -77,7 +80,7 @@ impl Actor {
             .map(|binding| {
                 (
                     binding.spec.target_cluster.as_str(),
-                    trouble(binding).unwrap_or("removing"),
+                    trouble(binding).unwrap_or(REMOVING),
                 )
             })
             .collect();
@@ -97,6 +100,11 @@ impl Actor {
             waits.len(),
             named.join(", ")
         );
+        let reason = if waits.values().all(|trouble| is_routine(trouble)) {
+            DELETION_IN_PROGRESS
+        } else {
+            "WaitingForClusters"
+        };
         let mut changed = placement.clone();
         let list = changed
             .status
@@ -106,16 +114,26 @@ impl Actor {
         let new = NewCondition {
             type_: PLACEMENT_DELETING,
             status: Status::True,
-            reason: "WaitingForClusters",
+            reason,
             message,
             observed_generation: placement.metadata.generation,
         };
         if set(list, new, clock::now()) {
             let live = self.writer.replace_status(&changed).await?;
+            let new = live.status.as_ref();
+            self.world.observer.placement_status(placement, new);
             self.world.placements.observe(live);
         }
         Ok(())
     }
+}
+
+/// Whether a removal is just going on: objects have been asked to go, and nothing holds them.
+fn is_routine(trouble: &str) -> bool {
+    trouble == REMOVING
+        || trouble
+            .split(", ")
+            .all(|what| what.ends_with(" to be gone"))
 }
 
 /// What the removal of a binding waits for.
@@ -123,4 +141,37 @@ pub(crate) fn trouble(binding: &ClusterResourceBinding) -> Option<&str> {
     let list = binding.status.as_ref()?.conditions.as_deref()?;
     let condition = find(list, Stage::WorkSynchronized.as_str())?;
     (condition.status == "False").then_some(condition.message.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The condition's reason tells what just takes its time from what somebody has to look at.
+    #[test]
+    fn what_holds_a_removal_up() {
+        for (trouble, expected) in [
+            (REMOVING, true),
+            ("removing; waiting for Namespace web to be gone", true),
+            (
+                "removing; waiting for ConfigMap a to be gone, Namespace web to be gone",
+                true,
+            ),
+            (
+                "removing; waiting for Thing a to be gone (finalizers: x/y)",
+                false,
+            ),
+            (
+                "waiting for cluster east to be reachable, to remove what was placed there",
+                false,
+            ),
+            (
+                "removing; waiting for Namespace web, which holds ConfigMap foreign",
+                false,
+            ),
+            ("removing from cluster east failed: forbidden", false),
+        ] {
+            assert_eq!(is_routine(trouble), expected, "{trouble}");
+        }
+    }
 }

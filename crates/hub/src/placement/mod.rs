@@ -10,6 +10,8 @@ pub mod deletion;
 pub mod policy;
 pub mod snapshots;
 pub mod status;
+#[cfg(test)]
+mod tests;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;

@@ -1,0 +1,165 @@
+//! The hub seen from outside: metrics, events and log lines about placements and clusters.
+//!
+//! Caches tell of every change, and counters move by the difference that it makes ([`tally`]); series are
+//! made from the counters when they are asked for ([`collector`]). Who writes a status tells what it was
+//! and is, and what is new of that becomes an event and a log line. Nothing here waits or fails.
+
+pub mod actors;
+pub mod collector;
+pub mod summary;
+pub mod tally;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Resource;
+use prometheus::Registry;
+use windlass_api::binding::ClusterResourceBinding;
+use windlass_api::member::{MemberCluster, MemberClusterStatus};
+use windlass_api::placement::{ClusterResourcePlacement, PlacementStatus};
+use windlass_cluster::events::{Severity, reference_to};
+use windlass_cluster::{Change, Events, NewEvent, clock};
+use windlass_status::transitions::{Transition, of_member, of_placement};
+
+use self::collector::FleetCollector;
+use self::summary::Summary;
+use self::tally::{PlacementFacts, Tally};
+use crate::world::{Queues, placement_of};
+
+pub use self::actors::{Skipped, skipped};
+
+/// How the hub's events name their author.
+pub const REPORTER: &str = "windlass.dev/hub";
+
+/// Takes note of what happens. Clones share everything.
+#[derive(Clone)]
+pub struct Observer {
+    tally: Arc<Mutex<Tally>>,
+    events: Events,
+}
+
+impl Observer {
+    /// Shows its metrics in a registry, and sends news through `events`.
+    ///
+    /// # Errors
+    /// When the registry has metrics of the same names.
+    pub fn new(
+        registry: &Registry,
+        queues: &Queues,
+        events: Events,
+    ) -> Result<Self, prometheus::Error> {
+        let tally = Arc::default();
+        let fleet = FleetCollector::new(Arc::clone(&tally), queues.clone())?;
+        registry.register(Box::new(fleet))?;
+        actors::register(registry)?;
+        Ok(Self { tally, events })
+    }
+
+    /// A placement has changed.
+    pub fn placement_changed(&self, change: &Change<ClusterResourcePlacement>) {
+        let name = change.key.to_string();
+        let mut tally = self.lock();
+        let Some(new) = &change.new else {
+            tally.placement_gone(&name);
+            return;
+        };
+        let facts = PlacementFacts::of(new);
+        let took = tally.placement(&name, &facts, change.initial, clock::monotonic());
+        if let Some(took) = took {
+            actors::rolled_out(took);
+        }
+    }
+
+    /// A binding has changed.
+    pub fn binding_changed(&self, change: &Change<ClusterResourceBinding>) {
+        let new = change.new.as_deref().and_then(Summary::of);
+        self.lock().binding(&change.key.to_string(), new);
+    }
+
+    /// A member cluster has changed.
+    pub fn cluster_changed(&self, change: &Change<MemberCluster>) {
+        self.lock().cluster(&change.key.name, change.new.is_some());
+    }
+
+    /// A placement's status, as given, has been replaced by a new one.
+    pub fn placement_status(&self, old: &ClusterResourcePlacement, new: Option<&PlacementStatus>) {
+        let Some(new) = new else { return };
+        for news in of_placement(old.status.as_ref(), new) {
+            self.tell(old, news);
+        }
+    }
+
+    /// A member cluster's status, as given, has been replaced by a new one.
+    pub fn cluster_status(&self, old: &MemberCluster, new: Option<&MemberClusterStatus>) {
+        let Some(new) = new else { return };
+        for news in of_member(old.status.as_ref(), new) {
+            self.tell(old, news);
+        }
+    }
+
+    /// A member cluster has been let go.
+    pub fn cluster_left(&self, cluster: &MemberCluster) {
+        let news = Transition {
+            is_warning: false,
+            reason: "MemberClusterGone".to_owned(),
+            action: "Leave",
+            note: "The cluster has left the fleet".to_owned(),
+            cluster: None,
+            index: String::new(),
+        };
+        self.tell(cluster, news);
+    }
+
+    /// The log line's own object is told by the fields of the look that it is logged in.
+    fn tell<K: Resource<DynamicType = ()>>(&self, about: &K, news: Transition) {
+        let (cluster, reason) = (news.cluster.as_deref(), news.reason.as_str());
+        if news.is_warning {
+            tracing::warn!(cluster, reason, "{}", news.note);
+        } else {
+            tracing::info!(cluster, reason, "{}", news.note);
+        }
+        let related = news.cluster.as_ref().map(|cluster| ObjectReference {
+            api_version: Some(MemberCluster::api_version(&()).into_owned()),
+            kind: Some(MemberCluster::kind(&()).into_owned()),
+            name: Some(cluster.clone()),
+            ..ObjectReference::default()
+        });
+        self.events.send(NewEvent {
+            regarding: reference_to(about),
+            related,
+            severity: if news.is_warning {
+                Severity::Warning
+            } else {
+                Severity::Normal
+            },
+            reason: news.reason,
+            action: news.action,
+            note: news.note,
+            about: news.index,
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tally> {
+        // No code that can panic runs under the lock.
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Log lines of the present look say which placement and cluster a binding is about.
+pub fn log_binding(binding: &ClusterResourceBinding) {
+    let span = tracing::Span::current();
+    span.record("placement", placement_of(binding));
+    span.record("cluster", binding.spec.target_cluster.as_str());
+}
+
+/// How this process names itself in events: the host's name, which is a pod's name in a cluster.
+#[must_use]
+pub fn instance() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match host.trim() {
+        "" => "windlass-hub".to_owned(),
+        host => format!("windlass-hub-{host}"),
+    }
+}

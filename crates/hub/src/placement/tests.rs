@@ -1,0 +1,5 @@
+//! Tables of the placement's pure planners.
+
+mod bindings;
+mod policy;
+mod snapshots;

@@ -1,0 +1,389 @@
+//! `windlass status NAME --watch`: follows a placement until it is where it is to be.
+
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::runtime::watcher;
+use kube::{Api, Client, ResourceExt};
+use tokio::sync::watch;
+use windlass_api::conditions::{PLACEMENT_SCHEDULED, Stage};
+use windlass_api::placement::{ClusterResourcePlacement, PerClusterPlacementStatus};
+use windlass_cluster::{Cache, CacheOptions, ObjectKey, clock};
+
+use super::{Output, counts, line, of_clusters, of_placement, selected, state, telling_of, view};
+use super::{PREFIX, reason};
+use crate::cli::Failure;
+
+/// A placement that is complete may be so because the hub has yet to see a change that was just made: it
+/// has to stay complete for so long.
+const SETTLE: Duration = Duration::from_secs(1);
+/// How often ages are drawn anew on a terminal.
+const REDRAW: Duration = Duration::from_secs(1);
+/// How long the first answer may take.
+const FIRST: Duration = Duration::from_secs(30);
+/// Clusters in the table on a terminal.
+const ROWS: usize = 20;
+
+/// Follows a placement.
+pub async fn follow(
+    client: &Client,
+    name: &str,
+    output: Output,
+    limit: Option<Duration>,
+) -> Result<(), Failure> {
+    let (tell, news) = watch::channel(());
+    let options = CacheOptions {
+        on_change: Arc::new(
+            move |_: &windlass_cluster::Change<ClusterResourcePlacement>| {
+                tell.send_replace(());
+            },
+        ),
+        ..CacheOptions::default()
+    };
+    let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    let cache = Cache::start("placement", Api::all(client.clone()), only, options);
+    let screen = Screen::new(output, std::io::stdout().is_terminal());
+    let followed = until_complete(&cache, name, news, screen);
+    let result = match limit {
+        None => followed.await,
+        Some(limit) => tokio::time::timeout(limit, followed)
+            .await
+            .unwrap_or_else(|_| {
+                let last = cache.get(&ObjectKey::cluster(name));
+                let last = last.map_or_else(|| "it is not known".to_owned(), |p| progress(&p));
+                Err(format!("not complete within {} s: {last}", limit.as_secs()).into())
+            }),
+    };
+    cache.stop();
+    result
+}
+
+async fn until_complete(
+    cache: &Cache<ClusterResourcePlacement>,
+    name: &str,
+    mut news: watch::Receiver<()>,
+    mut screen: Screen,
+) -> Result<(), Failure> {
+    if tokio::time::timeout(FIRST, cache.wait_synced())
+        .await
+        .is_err()
+    {
+        let why = cache.last_error().unwrap_or_else(|| "no answer".to_owned());
+        return Err(format!("watching the placement failed: {why}").into());
+    }
+    loop {
+        news.mark_unchanged();
+        let placement = cache
+            .get(&ObjectKey::cluster(name))
+            .ok_or_else(|| format!("ClusterResourcePlacement {name} has been deleted"))?;
+        if screen.show(&placement)? == Reader::Gone {
+            return Ok(());
+        }
+        let is_complete = is_complete(&placement);
+        let pause = match (is_complete, screen.is_terminal) {
+            (true, _) => SETTLE,
+            (false, true) => REDRAW,
+            (false, false) => Duration::MAX,
+        };
+        let is_quiet = tokio::time::timeout(pause, news.changed()).await.is_err();
+        if is_quiet && is_complete {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether a placement's latest index is available, or reported on, on every cluster, and that is told of
+/// the placement as it is now.
+pub fn is_complete(placement: &ClusterResourcePlacement) -> bool {
+    let Some(status) = &placement.status else {
+        return false;
+    };
+    let generation = placement.metadata.generation;
+    let holds = |type_: &str| {
+        let mut conditions = status.conditions.iter().flatten();
+        conditions.any(|condition| {
+            condition.type_ == type_
+                && condition.status == "True"
+                && condition.observed_generation >= generation
+        })
+    };
+    let index = status.observed_resource_index.as_deref();
+    placement.metadata.deletion_timestamp.is_none()
+        && index.is_some_and(|index| !index.is_empty())
+        && holds(PLACEMENT_SCHEDULED)
+        && (holds(Stage::Available.placement_type()) || holds(Stage::DiffReported.placement_type()))
+}
+
+/// How far a placement is, in one line.
+fn progress(placement: &ClusterResourcePlacement) -> String {
+    let (available, total) = counts(placement);
+    let latest = index(placement);
+    let on = selected(placement)
+        .into_iter()
+        .filter(|entry| entry.observed_resource_index == latest)
+        .count();
+    let rest = if is_complete(placement) {
+        "complete".to_owned()
+    } else {
+        trouble(placement)
+    };
+    format!(
+        "{} {on}/{total} clusters on index {}; available {available}/{total}; {rest}",
+        placement.name_any(),
+        latest.as_deref().unwrap_or("-"),
+    )
+}
+
+/// The index that is rolled out: the placement's; while clusters disagree, the highest of theirs.
+fn index(placement: &ClusterResourcePlacement) -> Option<String> {
+    let own = placement.status.as_ref()?.observed_resource_index.clone();
+    own.filter(|index| !index.is_empty()).or_else(|| {
+        let indexes = selected(placement).into_iter();
+        let indexes = indexes.filter_map(|entry| entry.observed_resource_index.clone());
+        indexes.max_by_key(|index| index.parse::<u64>().ok())
+    })
+}
+
+/// The first cluster on which something is wrong, else the first that is not done, else the placement.
+fn trouble(placement: &ClusterResourcePlacement) -> String {
+    let mut open: Vec<&PerClusterPlacementStatus> = selected(placement)
+        .into_iter()
+        .filter(|entry| telling_of(entry).is_none_or(|shown| shown.status != "True"))
+        .collect();
+    open.sort_by_key(|entry| {
+        let is_wrong = telling_of(entry).is_some_and(|shown| shown.status == "False");
+        (!is_wrong, entry.cluster_name.as_deref())
+    });
+    let (who, shown) = match open.first() {
+        Some(entry) => (entry.cluster_name.as_deref(), telling_of(entry)),
+        None => (None, of_placement(placement)),
+    };
+    let message = shown.map(|condition| line(&condition.message));
+    let said = format!(
+        "{} {} {}",
+        state(shown).replace(PREFIX, ""),
+        reason(shown),
+        message.unwrap_or_default()
+    );
+    match who {
+        Some(cluster) => format!("{cluster}: {}", said.trim_end()),
+        None => said.trim_end().to_owned(),
+    }
+}
+
+/// Who reads what is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Present,
+    Gone,
+}
+
+/// Where the placement is shown.
+struct Screen {
+    output: Output,
+    is_terminal: bool,
+    /// What stands there.
+    last: String,
+}
+
+impl Screen {
+    fn new(output: Output, is_terminal: bool) -> Self {
+        Self {
+            output,
+            // A terminal may well be read by a program, by way of jq.
+            is_terminal: is_terminal && output == Output::Table,
+            last: String::new(),
+        }
+    }
+
+    fn show(&mut self, placement: &ClusterResourcePlacement) -> Result<Reader, Failure> {
+        let Some(text) = self.next(placement, clock::now())? else {
+            return Ok(Reader::Present);
+        };
+        let mut out = std::io::stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Ok(()) => Ok(Reader::Present),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Reader::Gone),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What has to be written; none when nothing has changed.
+    fn next(
+        &mut self,
+        placement: &ClusterResourcePlacement,
+        now: Timestamp,
+    ) -> Result<Option<String>, Failure> {
+        let shown = if self.is_terminal {
+            let table = of_clusters(placement, now, Some(ROWS));
+            format!("{}\n\n{table}", progress(placement))
+        } else {
+            match self.output {
+                Output::Table => progress(placement),
+                Output::Json => serde_json::to_string(&view::of(placement))?,
+            }
+        };
+        if shown == self.last {
+            return Ok(None);
+        }
+        let text = if self.is_terminal {
+            redrawn(&self.last, &shown)
+        } else {
+            match self.output {
+                Output::Table => format!("{} {shown}\n", now.strftime("%H:%M:%S")),
+                Output::Json => format!("{shown}\n"),
+            }
+        };
+        self.last = shown;
+        Ok(Some(text))
+    }
+}
+
+/// Puts one text in the place of another. Lines are not wrapped meanwhile, so that each is one line.
+fn redrawn(old: &str, new: &str) -> String {
+    let up = match old.lines().count() {
+        0 => String::new(),
+        lines => format!("\x1b[{lines}A"),
+    };
+    format!("\x1b[?7l{up}\x1b[J{new}\x1b[?7h")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::tests::{condition, placement, rolling};
+    use super::*;
+
+    fn at(generation: i64, status: &Value) -> ClusterResourcePlacement {
+        let mut placement = placement("web", status);
+        placement.metadata.generation = Some(generation);
+        placement
+    }
+
+    fn observed(type_: &str, status: &str, generation: i64) -> Value {
+        let mut condition = condition(&format!("{PREFIX}{type_}"), status, "R", "");
+        condition["observedGeneration"] = json!(generation);
+        condition
+    }
+
+    #[test]
+    fn a_rollout_is_complete_when_it_is_told_of_the_placement_as_it_is() {
+        let scheduled = || observed("Scheduled", "True", 2);
+        let rows = [
+            (
+                Some("3"),
+                vec![scheduled(), observed("Available", "True", 2)],
+                true,
+            ),
+            (
+                Some("3"),
+                vec![scheduled(), observed("DiffReported", "True", 2)],
+                true,
+            ),
+            (
+                Some("3"),
+                vec![scheduled(), observed("Available", "True", 1)],
+                false,
+            ),
+            (
+                Some("3"),
+                vec![scheduled(), observed("Available", "False", 2)],
+                false,
+            ),
+            (
+                Some("3"),
+                vec![
+                    observed("Scheduled", "False", 2),
+                    observed("Available", "True", 2),
+                ],
+                false,
+            ),
+            (
+                Some(""),
+                vec![scheduled(), observed("Available", "True", 2)],
+                false,
+            ),
+            (
+                None,
+                vec![scheduled(), observed("Available", "True", 2)],
+                false,
+            ),
+            (Some("3"), vec![], false),
+        ];
+        for (index, conditions, expected) in rows {
+            let status = json!({ "observedResourceIndex": index, "conditions": conditions });
+            let mut placement = at(2, &status);
+            assert_eq!(is_complete(&placement), expected, "{status}");
+            placement.metadata.deletion_timestamp =
+                serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+            assert!(!is_complete(&placement), "not while it is being deleted");
+        }
+    }
+
+    #[test]
+    fn progress_in_a_line() {
+        assert_eq!(
+            progress(&rolling()),
+            "web 1/2 clusters on index 3; available 1/2; \
+             east: Available=False ResourceNotAvailableYet Deployment web/app is not ready"
+        );
+        assert_eq!(
+            progress(&placement("new", &json!({}))),
+            "new 0/0 clusters on index -; available 0/0; Pending -"
+        );
+        let done = at(
+            1,
+            &json!({ "observedResourceIndex": "3",
+                     "conditions": [observed("Scheduled", "True", 1), observed("Available", "True", 1)] }),
+        );
+        assert_eq!(
+            progress(&done),
+            "web 0/0 clusters on index 3; available 0/0; complete"
+        );
+        // External: clusters disagree, so the placement has no index.
+        let entry = |name: &str, index: &str| {
+            json!({ "clusterName": name, "observedResourceIndex": index,
+                    "conditions": [condition("Applied", "Unknown", "Wait", "")] })
+        };
+        let external = placement(
+            "web",
+            &json!({ "placementStatuses": [entry("a", "9"), entry("b", "10")] }),
+        );
+        assert_eq!(
+            progress(&external),
+            "web 1/2 clusters on index 10; available 0/2; a: Applied=Unknown Wait"
+        );
+    }
+
+    #[test]
+    fn each_change_is_shown_once() {
+        let now: Timestamp = "2026-01-01T12:00:05Z".parse().unwrap();
+        let later = now + Duration::from_secs(1);
+        let mut lines = Screen::new(Output::Table, false);
+        let first = lines.next(&rolling(), now).unwrap().unwrap();
+        assert!(first.starts_with("12:00:05 web 1/2 clusters"), "{first}");
+        assert!(first.ends_with("is not ready\n") && first.lines().count() == 1);
+        assert_eq!(lines.next(&rolling(), later).unwrap(), None);
+
+        let mut json = Screen::new(Output::Json, true);
+        let first = json.next(&rolling(), now).unwrap().unwrap();
+        assert!(serde_json::from_str::<Value>(&first).is_ok() && first.lines().count() == 1);
+        assert_eq!(json.next(&rolling(), later).unwrap(), None);
+
+        let mut terminal = Screen::new(Output::Table, true);
+        let first = terminal.next(&rolling(), now).unwrap().unwrap();
+        assert!(first.starts_with("\x1b[?7l\x1b[Jweb 1/2"), "{first:?}");
+        let drawn = first.matches('\n').count();
+        let second = terminal
+            .next(&placement("web", &json!({})), later)
+            .unwrap()
+            .unwrap();
+        assert!(
+            second.starts_with(&format!("\x1b[?7l\x1b[{drawn}A\x1b[J")),
+            "{second:?}"
+        );
+    }
+}

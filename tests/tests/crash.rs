@@ -1,0 +1,246 @@
+//! The hub dies at every write that a placement's life takes, and at random instants of a rollout.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+use windlass_tests::{Fleet, HubProcess, eventually};
+
+const MEMBER: &str = "member-1";
+/// One process is all there is, so nobody needs to wait for the lease of one that died.
+const ALONE: [&str; 1] = ["--leader-elect=false"];
+/// How often the hub is killed in the midst of a rollout.
+const KILLS: usize = 30;
+/// More writes than a placement's life takes; the walk ends when a failpoint is not reached any more.
+const MOST_WRITES: usize = 80;
+
+/// A namespace that is there before, with an object that is taken over and others that are created. (That a
+/// created namespace goes is another suite's matter: it takes seconds.)
+fn content(value: &str) -> String {
+    format!(
+        "
+{{apiVersion: v1, kind: Namespace, metadata: {{name: kept}}}}
+---
+{{apiVersion: v1, kind: ConfigMap, metadata: {{name: old, namespace: kept}}, data: {{v: '{value}'}}}}
+---
+{{apiVersion: v1, kind: ConfigMap, metadata: {{name: new, namespace: kept}}, data: {{v: '{value}'}}}}
+---
+{{apiVersion: v1, kind: Service, metadata: {{name: s, namespace: kept}}, spec: {{selector: {{a: b}}, ports: [{{port: 80}}]}}}}
+---
+{{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {{name: web}}}}
+"
+    )
+}
+
+const PLACEMENT: &str = r"
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ClusterResourcePlacement
+metadata: {name: web}
+spec:
+  resourceSelectors:
+  - {group: '', version: v1, kind: Namespace, name: kept}
+  - {group: rbac.authorization.k8s.io, version: v1, kind: ClusterRole, name: web}
+  strategy: {rollingUpdate: {unavailablePeriodSeconds: 1}}
+";
+
+fn alone(fleet: &Fleet, failpoint: Option<&str>) -> HubProcess {
+    let variables: Vec<_> = failpoint
+        .map(|value| ("WINDLASS_FAILPOINT", value))
+        .into_iter()
+        .collect();
+    let mut hub = fleet.spawn_hub_with(&ALONE, &variables);
+    eventually("the hub is ready, or has died", || {
+        hub.is_ready() || hub.ended().is_some()
+    });
+    hub
+}
+
+/// Waits until something holds. A hub that dies on the way is started again, without a failpoint.
+fn survive(fleet: &Fleet, hub: &mut HubProcess, what: &str, holds: impl Fn() -> bool) {
+    eventually(what, || hub.ended().is_some() || holds());
+    if hub.ended().is_some() {
+        *hub = alone(fleet, None);
+        eventually(what, holds);
+    }
+}
+
+fn runs(fleet: &Fleet, value: &str) -> bool {
+    let available = "{.status.conditions[?(@.type==\"ClusterResourcePlacementAvailable\")].status}";
+    let shown =
+        "{.status.observedResourceIndex}/{.status.placementStatuses[*].observedResourceIndex}";
+    fleet.get(MEMBER, "cm new -n kept", "{.data.v}") == value
+        && fleet.get(MEMBER, "cm old -n kept", "{.data.v}") == value
+        && fleet.get("hub", "crp web", available) == "True"
+        && fleet
+            .get("hub", "crp web", shown)
+            .split_once('/')
+            .is_some_and(|(all, one)| all == one)
+}
+
+fn labelled_latest(fleet: &Fleet) -> usize {
+    let latest = "crs -l kubernetes-fleet.io/is-latest-snapshot=true";
+    let names = fleet.get("hub", latest, "{.items[*].metadata.name}");
+    names.split_whitespace().count()
+}
+
+/// One life of a placement, with one death or one lost answer in it. Tells whether that came about.
+fn live(fleet: &Fleet, failpoint: &str) -> bool {
+    let deaths = fleet.log().matches("failpoint mode").count();
+    fleet.apply("hub", &content("1"));
+    let mut hub = alone(fleet, Some(failpoint));
+    fleet.apply("hub", PLACEMENT);
+    survive(fleet, &mut hub, &format!("{failpoint}: it runs"), || {
+        runs(fleet, "1")
+    });
+    fleet.apply("hub", &content("2"));
+    survive(
+        fleet,
+        &mut hub,
+        &format!("{failpoint}: it has rolled"),
+        || runs(fleet, "2"),
+    );
+    survive(
+        fleet,
+        &mut hub,
+        &format!("{failpoint}: one snapshot is the latest"),
+        || labelled_latest(fleet) == 1,
+    );
+    fleet.kubectl("hub", "delete crp web --wait=false");
+    survive(
+        fleet,
+        &mut hub,
+        &format!("{failpoint}: the placement is gone"),
+        || fleet.get("hub", "crp web", "{.metadata.name}").is_empty(),
+    );
+    eventually(
+        &format!("{failpoint}: nothing of it is left on the hub"),
+        || {
+            fleet
+                .get("hub", "crb,crs,csps", "{.items[*].metadata.name}")
+                .is_empty()
+        },
+    );
+    assert_eq!(
+        fleet.get(MEMBER, "appliedworks", "{.items[*].metadata.name}"),
+        "",
+        "{failpoint}"
+    );
+    for created in ["cm new -n kept", "svc s -n kept", "clusterrole web"] {
+        assert_eq!(
+            fleet.get(MEMBER, created, "{.metadata.name}"),
+            "",
+            "{failpoint}: what was created goes"
+        );
+    }
+    let adopted = "{.data}{.metadata.ownerReferences}{.metadata.labels}";
+    assert_eq!(
+        fleet.get(MEMBER, "cm old -n kept", adopted),
+        r#"{"v":"2"}"#,
+        "{failpoint}: what was taken over is released"
+    );
+    fleet.log().matches("failpoint mode").count() > deaths
+}
+
+#[test]
+fn dying_at_every_write() {
+    let fleet = Fleet::up("crash", 1);
+    let crds = fleet.windlass(&["crds"]).unwrap();
+    fleet.apply("hub", &crds);
+    fleet.join(MEMBER);
+    fleet.apply(
+        MEMBER,
+        "{apiVersion: v1, kind: Namespace, metadata: {name: kept}}",
+    );
+    fleet.apply(
+        MEMBER,
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: old, namespace: kept}, data: {v: '0'}}",
+    );
+    fleet.apply(MEMBER, "{apiVersion: v1, kind: ConfigMap, metadata: {name: foreign, namespace: kept}, data: {v: '0'}}");
+    let foreign = fleet.get(MEMBER, "cm foreign -n kept", "{.metadata.resourceVersion}");
+    // A first look at the cluster writes marks and statuses that have nothing to do with placements.
+    let hub = alone(&fleet, None);
+    eventually("the member has joined", || {
+        fleet.get(
+            "hub",
+            "cluster member-1",
+            "{.status.conditions[?(@.type==\"Healthy\")].status}",
+        ) == "True"
+    });
+    drop(hub);
+    let writes = (1..=MOST_WRITES)
+        .take_while(|number| live(&fleet, &format!("after:{number}")))
+        .count();
+    println!("{writes} writes");
+    assert!(
+        (20..MOST_WRITES).contains(&writes),
+        "{writes} writes were walked"
+    );
+    // To die before a write is to die after the one before, but for writes that are under way together;
+    // so, and for lost answers, some do. `WINDLASS_TEST_FULL=1` walks them all.
+    let full = std::env::var_os("WINDLASS_TEST_FULL").is_some();
+    for (mode, first) in [("before", 1), ("lost", 2)] {
+        for number in (first..=writes).step_by(if full { 1 } else { 4 }) {
+            live(&fleet, &format!("{mode}:{number}"));
+        }
+    }
+    let after = fleet.get(MEMBER, "cm foreign -n kept", "{.metadata.resourceVersion}");
+    assert_eq!(after, foreign, "what is not selected is not touched");
+}
+
+/// Changes roll through while the hub is killed at instants that look random, and are the same each time.
+#[test]
+fn dying_at_any_instant() {
+    let fleet = Fleet::up("instants", 2);
+    let members = ["member-1", "member-2"];
+    let crds = fleet.windlass(&["crds"]).unwrap();
+    fleet.apply("hub", &crds);
+    members.iter().for_each(|member| fleet.join(member));
+    let foreign = "{apiVersion: v1, kind: Namespace, metadata: {name: foreign}}";
+    let mut versions = Vec::new();
+    for member in members {
+        fleet.apply(member, foreign);
+        versions.push(fleet.get(member, "ns foreign", "{.metadata.resourceVersion}"));
+    }
+    fleet.apply("hub", &content("0"));
+    fleet.apply("hub", PLACEMENT);
+    let mut instant = 7_u64;
+    for kill in 1..=KILLS {
+        let hub = alone(&fleet, None);
+        fleet.apply("hub", &content(&kill.to_string()));
+        // Knuth's linear congruential generator; the upper bits are the good ones.
+        instant = instant
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        std::thread::sleep(std::time::Duration::from_millis((instant >> 33) % 600));
+        drop(hub);
+    }
+    let last = KILLS.to_string();
+    let hub = alone(&fleet, None);
+    eventually("the last change is everywhere, and that is said", || {
+        members.iter().all(|member| {
+            ["old", "new"]
+                .iter()
+                .all(|name| fleet.get(member, &format!("cm {name} -n kept"), "{.data.v}") == last)
+        }) && runs(&fleet, &last)
+    });
+    eventually("one snapshot is the latest", || {
+        labelled_latest(&fleet) == 1
+    });
+    for (member, version) in members.iter().zip(versions) {
+        assert_eq!(
+            fleet.get(member, "ns foreign", "{.metadata.resourceVersion}"),
+            version,
+            "what is not selected is not touched"
+        );
+    }
+    fleet.kubectl("hub", "delete crp web --timeout=60s");
+    assert_eq!(
+        fleet.get("hub", "crb,crs,csps", "{.items[*].metadata.name}"),
+        ""
+    );
+    for member in members {
+        assert_eq!(
+            fleet.get(member, "appliedworks", "{.items[*].metadata.name}"),
+            ""
+        );
+        assert_eq!(fleet.get(member, "clusterrole web", "{.metadata.name}"), "");
+    }
+    drop(hub);
+}

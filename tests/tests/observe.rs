@@ -1,0 +1,311 @@
+//! The hub seen from outside on a real fleet: metrics, events, and `windlass status --watch`.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use windlass_tests::{Fleet, eventually, root};
+
+const PLACEMENT: &str = r"
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ClusterResourcePlacement
+metadata: {name: shop}
+spec:
+  resourceSelectors: [{group: '', version: v1, kind: Namespace, name: shop}]
+  policy: {placementType: PickN, numberOfClusters: 2}
+  strategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 2}, applyStrategy: {whenToTakeOver: Never}}
+";
+
+fn settings(value: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: settings, namespace: shop}}, data: {{a: '{value}'}}}}"
+    )
+}
+
+/// What the test has seen on the page of metrics.
+struct Metrics<'a> {
+    fleet: &'a Fleet,
+    names: RefCell<BTreeSet<String>>,
+}
+
+impl Metrics<'_> {
+    fn page(&self) -> String {
+        let page = self.fleet.http("/metrics").unwrap_or_default();
+        let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        let names = types.filter_map(|line| line.split(' ').next());
+        self.names.borrow_mut().extend(names.map(str::to_owned));
+        page
+    }
+
+    /// Value of the series of that name that has all those labels.
+    fn value(&self, name: &str, labels: &[&str]) -> Option<f64> {
+        let page = self.page();
+        let line = page.lines().find(|line| {
+            line.split(['{', ' ']).next() == Some(name)
+                && labels.iter().all(|label| line.contains(label))
+        })?;
+        line.rsplit(' ').next()?.parse().ok()
+    }
+}
+
+/// `type reason regarding related` of each event, oldest first.
+fn events(fleet: &Fleet) -> Vec<String> {
+    let path = "{range.items[*]}{.eventTime}{\"\\t\"}{.type}/{.reason}/{.regarding.name}/{.related.name}/{.reportingController}{\"\\n\"}{end}";
+    let text = fleet.get("hub", "events.events.k8s.io -n default", path);
+    let mut lines: Vec<&str> = text
+        .lines()
+        .filter(|line| line.ends_with("/windlass.dev/hub"))
+        .collect();
+    lines.sort_unstable();
+    let shown = lines.into_iter().filter_map(|line| line.split_once('\t'));
+    shown
+        .map(|(_, event)| {
+            event
+                .trim_end_matches("/windlass.dev/hub")
+                .replace('/', " ")
+                .trim()
+                .to_owned()
+        })
+        .collect()
+}
+
+fn has_event(fleet: &Fleet, event: &str) -> bool {
+    events(fleet).iter().any(|known| known == event)
+}
+
+fn is_available(fleet: &Fleet, index: &str) -> bool {
+    let path = "{.status.observedResourceIndex}{.status.conditions[?(@.type==\"ClusterResourcePlacementAvailable\")].status}";
+    fleet.get("hub", "crp shop", path) == format!("{index}True")
+}
+
+fn status(fleet: &Fleet, args: &[&str]) -> Result<String, String> {
+    let kubeconfig = fleet.kubeconfig("hub");
+    let kubeconfig = kubeconfig.to_string_lossy();
+    let always = ["status", "shop", "--kubeconfig", &kubeconfig];
+    fleet.windlass(&[&always, args].concat())
+}
+
+#[test]
+fn a_fleet_seen_from_outside() {
+    let mut fleet = Fleet::up("observe", 2);
+    let crds = fleet.windlass(&["crds"]).unwrap();
+    fleet.apply("hub", &crds);
+    fleet.start_hub();
+    fleet.join("member-1");
+    fleet.join("member-2");
+    let metrics = Metrics {
+        fleet: &fleet,
+        names: RefCell::default(),
+    };
+    a_failure_is_seen_and_vanishes(&fleet, &metrics);
+    quiet_makes_no_news(&fleet);
+    a_change_is_followed_to_its_end(&fleet, &metrics);
+    a_lost_cluster_is_news(&fleet, &metrics);
+    series_go_with_their_objects(&fleet, &metrics);
+    the_page_lists_what_is_served(&metrics);
+}
+
+fn a_failure_is_seen_and_vanishes(fleet: &Fleet, metrics: &Metrics<'_>) {
+    let namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}";
+    fleet.apply("hub", namespace);
+    fleet.apply("hub", &settings("1"));
+    // Somebody else's namespace on one member, which the placement may not take over.
+    fleet.apply("member-2", namespace);
+    fleet.apply("hub", PLACEMENT);
+    let pair = [
+        "placement=\"shop\"",
+        "cluster=\"member-2\"",
+        "condition=\"Applied\"",
+    ];
+    eventually("the failing pair has a series", || {
+        metrics.value("windlass_failing", &pair) == Some(1.0)
+    });
+    let by = |status: &str| {
+        let status = format!("status=\"{status}\"");
+        metrics.value(
+            "windlass_placement_clusters",
+            &["placement=\"shop\"", "condition=\"Applied\"", &status],
+        )
+    };
+    eventually("clusters are counted by condition", || {
+        by("True") == Some(1.0) && by("False") == Some(1.0) && by("Unknown").is_none()
+    });
+    assert_eq!(
+        metrics.value("windlass_cluster_failed_placements", &["member-2"]),
+        Some(1.0)
+    );
+    assert_eq!(
+        metrics.value("windlass_cluster_failed_placements", &["member-1"]),
+        Some(0.0)
+    );
+    assert_eq!(
+        metrics.value("windlass_failing", &["cluster=\"member-1\""]),
+        None
+    );
+    eventually(
+        "the failure is an event about the placement and the cluster",
+        || has_event(fleet, "Warning NotAllWorkHaveBeenApplied shop member-2"),
+    );
+    let told = status(fleet, &["-o", "json"]).unwrap();
+    assert!(
+        told.contains("\"complete\": false") && told.contains("member-2"),
+        "{told}"
+    );
+    let late = status(fleet, &["--watch", "--timeout", "1"]).unwrap_err();
+    assert!(
+        late.contains("not complete within 1 s") && late.contains("member-2: Applied=False"),
+        "{late}"
+    );
+
+    fleet.kubectl("member-2", "delete ns shop --timeout=60s");
+    eventually("it is available everywhere", || is_available(fleet, "0"));
+    eventually("the series of the failure is gone", || {
+        metrics.value("windlass_failing", &pair).is_none()
+            && by("False").is_none()
+            && metrics.value("windlass_cluster_failed_placements", &["member-2"]) == Some(0.0)
+    });
+    assert_eq!(metrics.value("windlass_failing_dropped", &[]), Some(0.0));
+    assert_eq!(
+        metrics.value(
+            "windlass_placement_clusters_by_index",
+            &["shop", "index=\"0\""]
+        ),
+        Some(2.0)
+    );
+    assert_eq!(
+        metrics.value("windlass_rollout_duration_seconds_count", &[]),
+        Some(1.0)
+    );
+    for event in [
+        "Normal MemberClusterJoined member-1",
+        "Normal MemberClusterJoined member-2",
+        "Normal RolloutStarted shop",
+        "Normal ResourceAvailable shop",
+    ] {
+        eventually(event, || has_event(fleet, event));
+    }
+}
+
+fn quiet_makes_no_news(fleet: &Fleet) {
+    let count = |fleet: &Fleet| {
+        let path = "{range.items[*]}{.metadata.resourceVersion}{\"\\n\"}{end}";
+        fleet.get("hub", "events.events.k8s.io -n default", path)
+    };
+    let (before, news) = (count(fleet), events(fleet));
+    // Quiet is what is looked for, so nothing can be waited for.
+    std::thread::park_timeout(Duration::from_secs(5));
+    assert_eq!(count(fleet), before, "{news:#?}\n{:#?}", events(fleet));
+}
+
+fn a_change_is_followed_to_its_end(fleet: &Fleet, metrics: &Metrics<'_>) {
+    let followed = std::thread::scope(|scope| {
+        // A third cluster that does not exist yet keeps the rollout open while it is followed.
+        fleet.kubectl(
+            "hub",
+            "patch crp shop --type merge -p {\"spec\":{\"policy\":{\"numberOfClusters\":3}}}",
+        );
+        eventually("three clusters are asked for", || {
+            metrics.value("windlass_placement_scheduled", &["shop"]) == Some(0.0)
+        });
+        let follower = scope.spawn(|| status(fleet, &["--watch", "--timeout", "60"]));
+        fleet.apply("hub", &settings("2"));
+        eventually("the change is everywhere", || is_available(fleet, "1"));
+        fleet.kubectl(
+            "hub",
+            "patch crp shop --type merge -p {\"spec\":{\"policy\":{\"numberOfClusters\":2}}}",
+        );
+        follower.join().unwrap()
+    });
+    let lines = followed.unwrap();
+    let last = lines.lines().last().unwrap();
+    assert!(
+        last.ends_with("shop 2/2 clusters on index 1; available 2/2; complete"),
+        "{lines}"
+    );
+    assert!(lines.lines().count() > 1, "{lines}");
+    assert_eq!(
+        metrics.value(
+            "windlass_placement_clusters_by_index",
+            &["shop", "index=\"1\""]
+        ),
+        Some(2.0)
+    );
+    assert_eq!(
+        metrics.value(
+            "windlass_placement_clusters_by_index",
+            &["shop", "index=\"0\""]
+        ),
+        None
+    );
+    for cluster in ["member-1", "member-2"] {
+        assert_eq!(
+            metrics.value("windlass_cluster_lagging_placements", &[cluster]),
+            Some(0.0)
+        );
+    }
+    for event in [
+        "Warning SchedulingPolicyUnfulfilled shop",
+        "Normal SchedulingPolicyFulfilled shop",
+    ] {
+        eventually(event, || has_event(fleet, event));
+    }
+    let started = |known: &&String| *known == "Normal RolloutStarted shop";
+    eventually("each index is news once", || {
+        events(fleet).iter().filter(started).count() == 2
+    });
+}
+
+fn a_lost_cluster_is_news(fleet: &Fleet, metrics: &Metrics<'_>) {
+    fleet.control("stop", "member-2");
+    eventually("the cluster is unhealthy", || {
+        metrics.value("windlass_member_healthy", &["member-2"]) == Some(0.0)
+            && has_event(fleet, "Warning MemberClusterUnreachable member-2")
+    });
+    fleet.control("start", "member-2");
+    eventually("the cluster is healthy again", || {
+        metrics.value("windlass_member_healthy", &["member-2"]) == Some(1.0)
+            && has_event(fleet, "Normal MemberClusterHealthy member-2")
+    });
+}
+
+fn series_go_with_their_objects(fleet: &Fleet, metrics: &Metrics<'_>) {
+    fleet.kubectl("hub", "delete crp shop --timeout=60s");
+    eventually("no series tells of the placement", || {
+        let page = metrics.page();
+        !page.is_empty() && !page.contains("\"shop\"")
+    });
+    let kubeconfig = fleet.kubeconfig("hub");
+    let leave = [
+        "leave",
+        "member-2",
+        "--hub-kubeconfig",
+        &kubeconfig.to_string_lossy(),
+    ];
+    fleet.windlass(&leave).unwrap();
+    eventually("no series tells of the cluster", || {
+        let page = metrics.page();
+        page.contains("\"member-1\"") && !page.contains("\"member-2\"")
+    });
+    eventually("its leaving is news", || {
+        has_event(fleet, "Normal MemberClusterGone member-2")
+    });
+    assert!(
+        !events(fleet)
+            .iter()
+            .any(|event| event.contains("WaitingForClusters")),
+        "a removal that just goes on is no news: {:#?}",
+        events(fleet)
+    );
+}
+
+fn the_page_lists_what_is_served(metrics: &Metrics<'_>) {
+    let page = std::fs::read_to_string(root().join("docs/metrics.md")).unwrap();
+    let listed: BTreeSet<String> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .filter(|name| name.starts_with("windlass_") || name.starts_with("process_"))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(listed, *metrics.names.borrow());
+}
