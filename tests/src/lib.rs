@@ -235,17 +235,40 @@ impl Fleet {
     /// # Panics
     /// When it can't join.
     pub fn join(&self, name: &str) {
+        self.join_with(name, &[]);
+    }
+
+    /// As [`Self::join`], with further arguments.
+    ///
+    /// # Panics
+    /// When it can't join.
+    pub fn join_with(&self, name: &str, args: &[&str]) {
         let (hub, member) = (self.kubeconfig("hub"), self.kubeconfig(name));
-        let args = [
+        let (hub, member) = (hub.to_string_lossy(), member.to_string_lossy());
+        let mut all = vec![
             "join",
             name,
             "--hub-kubeconfig",
-            &hub.to_string_lossy(),
+            &hub,
             "--member-kubeconfig",
-            &member.to_string_lossy(),
+            &member,
         ];
-        self.windlass(&args)
+        all.extend(args);
+        self.windlass(&all)
             .unwrap_or_else(|error| panic!("join {name}: {error}"));
+    }
+
+    /// Has a member leave the fleet; what is said about that.
+    ///
+    /// # Errors
+    /// What `windlass leave` says went wrong.
+    pub fn leave(&self, name: &str, args: &[&str]) -> Result<String, String> {
+        let hub = self.kubeconfig("hub");
+        let mut all = vec!["leave", name, "--hub-kubeconfig"];
+        let hub = hub.to_string_lossy();
+        all.push(&hub);
+        all.extend(args);
+        self.windlass(&all)
     }
 
     /// Starts a hub process with further flags, and waits for nothing.
@@ -293,7 +316,15 @@ impl Fleet {
     /// # Panics
     /// When that does not come about.
     pub fn start_hub(&mut self) {
-        self.start_hub_as(&self.kubeconfig("hub"), &[]);
+        self.start_hub_with(&[]);
+    }
+
+    /// As [`Self::start_hub`], with further flags.
+    ///
+    /// # Panics
+    /// When that does not come about.
+    pub fn start_hub_with(&mut self, flags: &[&str]) {
+        self.start_hub_as(&self.kubeconfig("hub"), flags);
     }
 
     /// As [`Self::start_hub`], with somebody else's kubeconfig and further flags.

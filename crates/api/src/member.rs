@@ -133,6 +133,35 @@ pub enum DeleteValidationMode {
     Strict,
 }
 
+/// Why a cluster that leaves is not Joined any more: reasons of that condition, which the hub writes and
+/// `windlass leave` reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    /// It leaves in order.
+    Left,
+    /// It leaves, and something of ours stays on it; the message says what.
+    LeftBehind,
+}
+
+impl Leaving {
+    /// As it stands in the condition.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Left => "MemberClusterLeft",
+            Self::LeftBehind => "MemberClusterLeftBehind",
+        }
+    }
+
+    /// The reason of that name; none for those of clusters that don't leave.
+    #[must_use]
+    pub fn of(reason: &str) -> Option<Self> {
+        [Self::Left, Self::LeftBehind]
+            .into_iter()
+            .find(|leaving| leaving.as_str() == reason)
+    }
+}
+
 /// What is known of a member cluster.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Default, JsonSchema)]
 #[serde(rename_all = "camelCase")]

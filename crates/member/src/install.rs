@@ -1,7 +1,17 @@
-//! What joining installs on a member.
+//! What joining installs on a member, and how the hub takes it away when the cluster has left.
+//!
+//! Nobody can take away their own rights one by one: with the first, the right to the next is gone. So the
+//! ServiceAccount and the ClusterRoleBinding belong to the ClusterRole, and the cluster's own garbage
+//! collector removes all three when the hub deletes that one. It goes last (foreground), so that whoever
+//! joins again can see whether the removal is over.
 
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::core::ApiResource;
 use serde_json::{Value, json};
 use windlass_api::names::HUB_NAMESPACE;
+use windlass_cluster::{ApiError, Propagation};
+
+use crate::member::Member;
 
 /// Name of the ServiceAccount, ClusterRole and ClusterRoleBinding that are the hub's on a member.
 pub const SERVICE_ACCOUNT: &str = "windlass-hub";
@@ -31,21 +41,60 @@ pub fn own_rights() -> Value {
           "verbs": ["create"] },
         { "apiGroups": [""], "resources": ["nodes", "pods", "namespaces"], "verbs": read },
         { "apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": read },
+        { "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"],
+          "resourceNames": [SERVICE_ACCOUNT], "verbs": ["get", "delete"] },
         { "nonResourceURLs": ["/readyz", "/version", "/api", "/api/*", "/apis", "/apis/*"], "verbs": ["get"] },
     ])
 }
 
-/// The objects, in the order in which they are applied.
+/// How far [`Member::remove_rights`] got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// They are being removed; the last of them is still there.
+    Going,
+    /// They are gone.
+    Gone,
+}
+
+impl Member {
+    /// Takes the hub's own rights on the member away, all at once. Safe to repeat; after this has been
+    /// asked for, a refusal means that the rights are gone.
+    ///
+    /// # Errors
+    /// When the member can't be asked, or refuses.
+    pub async fn remove_rights(&self) -> Result<Rights, ApiError> {
+        let role = ApiResource::erase::<ClusterRole>(&());
+        self.writer
+            .delete_dyn(&role, None, SERVICE_ACCOUNT, None, Propagation::Foreground)
+            .await?;
+        match self.writer.get_dyn(&role, None, SERVICE_ACCOUNT).await {
+            Ok(Some(_)) => Ok(Rights::Going),
+            Ok(None) | Err(ApiError::Rejected(_) | ApiError::Unauthorized(_)) => Ok(Rights::Gone),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What is applied first, in this order. The ClusterRole comes last: the rest belongs to it.
 #[must_use]
 pub fn objects(rules: &Value) -> Vec<Value> {
     vec![
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": HUB_NAMESPACE } }),
-        json!({ "apiVersion": "v1", "kind": "ServiceAccount",
-                "metadata": { "name": SERVICE_ACCOUNT, "namespace": HUB_NAMESPACE } }),
         json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
                 "metadata": { "name": SERVICE_ACCOUNT }, "rules": rules }),
+    ]
+}
+
+/// What belongs to the ClusterRole of that UID, and goes with it.
+#[must_use]
+pub fn dependents(role_uid: &str) -> Vec<Value> {
+    let owners = json!([{ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                          "name": SERVICE_ACCOUNT, "uid": role_uid, "blockOwnerDeletion": true }]);
+    vec![
+        json!({ "apiVersion": "v1", "kind": "ServiceAccount",
+                "metadata": { "name": SERVICE_ACCOUNT, "namespace": HUB_NAMESPACE, "ownerReferences": owners } }),
         json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-                "metadata": { "name": SERVICE_ACCOUNT },
+                "metadata": { "name": SERVICE_ACCOUNT, "ownerReferences": owners },
                 "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": SERVICE_ACCOUNT },
                 "subjects": [{ "kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": HUB_NAMESPACE }] }),
     ]

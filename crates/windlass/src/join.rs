@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
@@ -165,16 +166,37 @@ async fn refuse_if_leaving(hub: &Writer, name: &str) -> Result<(), Failure> {
 }
 
 async fn install_on_member(member: &Writer, rules: &Value) -> Result<(), Failure> {
-    let mut objects = vec![windlass_api::crd::applied_work()?];
-    objects.extend(install::objects(rules));
-    for object in objects {
+    let gone = wait_for(|| earlier_rights_are_gone(member)).await;
+    gone.map_err(|error| {
+        words(
+            "waiting for the rights of an earlier stay to be gone",
+            &error,
+        )
+    })?;
+    apply(member, windlass_api::crd::applied_work()?).await?;
+    let mut role = String::new();
+    for object in install::objects(rules) {
+        role = apply(member, object).await?.uid().unwrap_or_default();
+    }
+    for object in install::dependents(&role) {
         apply(member, object).await?;
     }
     let served = wait_for(|| served(member.client())).await;
     served.map_err(|error| words("waiting for the member to serve AppliedWork", &error))
 }
 
-async fn apply(writer: &Writer, object: Value) -> Result<(), Failure> {
+/// What the hub removed when the cluster left the last time would take along what is applied now.
+async fn earlier_rights_are_gone(member: &Writer) -> Result<(), ApiError> {
+    let role: Option<ClusterRole> = member.get(None, install::SERVICE_ACCOUNT).await?;
+    match role {
+        Some(role) if role.metadata.deletion_timestamp.is_some() => Err(ApiError::transient(
+            format!("ClusterRole {} is being deleted", install::SERVICE_ACCOUNT),
+        )),
+        _ => Ok(()),
+    }
+}
+
+async fn apply(writer: &Writer, object: Value) -> Result<DynamicObject, Failure> {
     let text = |pointer: &str| {
         object
             .pointer(pointer)
@@ -187,8 +209,7 @@ async fn apply(writer: &Writer, object: Value) -> Result<(), Failure> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &kind));
     let object: DynamicObject = serde_json::from_value(object)?;
     let applied = writer.apply_dyn(&resource, &object, true).await;
-    applied.map_err(|error| words(&format!("applying {kind} {name} to the member"), &error))?;
-    Ok(())
+    applied.map_err(|error| words(&format!("applying {kind} {name} to the member"), &error))
 }
 
 /// Whether AppliedWork can be used with these credentials.

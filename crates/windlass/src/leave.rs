@@ -1,19 +1,23 @@
 //! `windlass leave`: the hub does the work; this asks for it and tells how it goes (design §5.19).
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kube::ResourceExt;
+use kube::runtime::watcher;
+use kube::{Api, ResourceExt};
 use windlass_api::labels;
-use windlass_api::member::MemberCluster;
+use windlass_api::member::{Leaving, MemberCluster};
 use windlass_api::names::HUB_NAMESPACE;
-use windlass_cluster::{Writer, clock};
+use windlass_cluster::{Cache, CacheOptions, Change, ObjectKey, Writer, clock};
 use windlass_member::install::SERVICE_ACCOUNT;
 
 use crate::cli::{self, Failure, say, words};
 
-/// How often the hub is asked.
+/// How often one looks at what the hub has said.
 const PERIOD: Duration = Duration::from_millis(250);
+/// How long the hub's API server may take to answer the watch.
+const LISTENING_LIMIT: Duration = Duration::from_secs(30);
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -41,69 +45,125 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         say(&format!("{} is not in the fleet", args.name));
         return Ok(());
     };
+    let hears = Hears::start(&hub, &cluster).await?;
     hub.delete(&cluster)
         .await
         .map_err(|error| words("deleting the MemberCluster", &error))?;
-    let message = wait(&hub, &cluster, args.timeout).await?;
-    say(&farewell(&args.name, args.purge, message.as_deref()));
+    let clean = hears.until_gone(&args.name, args.timeout).await?;
+    say(&farewell(&args.name, args.purge, clean));
     Ok(())
 }
 
-/// Waits until this cluster, not a later one of its name, is gone. Gives the hub's last words on it.
-async fn wait(
-    hub: &Writer,
-    cluster: &MemberCluster,
-    timeout: Duration,
-) -> Result<Option<String>, Failure> {
-    let name = cluster.name_any();
-    let until = clock::monotonic() + timeout;
-    let mut said: Option<String> = None;
-    loop {
-        match hub.get::<MemberCluster>(None, &name).await {
-            Ok(Some(live)) if live.uid() == cluster.uid() => {
-                let message = words_of_hub(&live);
-                if message != said {
-                    say(message.as_deref().unwrap_or_default());
-                    said = message;
-                }
+/// What the hub says about a cluster that leaves. A watch, for its last words are followed by the
+/// cluster's end at once.
+struct Hears {
+    cache: Cache<MemberCluster>,
+    key: ObjectKey,
+    uid: Option<String>,
+    said: Arc<Mutex<Vec<(Leaving, String)>>>,
+}
+
+impl Hears {
+    /// Listens; what is said from now on is heard.
+    async fn start(hub: &Writer, cluster: &MemberCluster) -> Result<Self, Failure> {
+        let said = Arc::<Mutex<Vec<(Leaving, String)>>>::default();
+        let (heard, uid) = (Arc::clone(&said), cluster.uid());
+        let on_change = move |change: &Change<MemberCluster>| {
+            let live = change.new.as_deref().filter(|live| live.uid() == uid);
+            let mut said = lock(&heard);
+            if let Some(words) = live.and_then(words_of_hub)
+                && said.last() != Some(&words)
+            {
+                said.push(words);
             }
-            Ok(_) => return Ok(said),
+        };
+        let name = cluster.name_any();
+        let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let options = CacheOptions {
+            on_change: Arc::new(on_change),
+            ..Default::default()
+        };
+        let hears = Self {
+            cache: Cache::start("leave", Api::all(hub.client().clone()), only, options),
+            key: ObjectKey::cluster(name),
+            uid: cluster.uid(),
+            said,
+        };
+        let until = clock::monotonic() + LISTENING_LIMIT;
+        while !hears.cache.is_synced() {
+            match hears.cache.failure() {
+                Some(error) if !error.is_outage() || clock::monotonic() >= until => {
+                    return Err(words("watching the MemberCluster", &error));
+                }
+                _ => clock::sleep(PERIOD / 10).await,
+            }
+        }
+        Ok(hears)
+    }
+
+    /// Waits until this cluster, not a later one of its name, is gone, and passes on what the hub says.
+    /// Tells whether nothing was left behind.
+    async fn until_gone(&self, name: &str, timeout: Duration) -> Result<bool, Failure> {
+        let until = clock::monotonic() + timeout;
+        let mut passed_on = 0;
+        loop {
+            // In this order: once it is gone, everything was said.
+            let gone = self.is_gone();
+            let said = lock(&self.said).clone();
+            for (_, message) in &said[passed_on..] {
+                say(message);
+            }
+            passed_on = said.len();
+            if gone {
+                return Ok(said.iter().all(|(how, _)| *how == Leaving::Left));
+            }
             // The hub's API server may be away for a moment; the deletion goes on without us.
-            Err(error) if error.is_outage() => {}
-            Err(error) => return Err(words("reading the MemberCluster", &error)),
+            if let Some(error) = self.cache.failure().filter(|error| !error.is_outage()) {
+                return Err(words("watching the MemberCluster", &error));
+            }
+            if clock::monotonic() >= until {
+                let last = said.last().map(|(_, message)| message.as_str());
+                return Err(left_behind(name, timeout, last).into());
+            }
+            clock::sleep(PERIOD).await;
         }
-        if clock::monotonic() >= until {
-            return Err(left_behind(&name, timeout, said.as_deref()).into());
-        }
-        clock::sleep(PERIOD).await;
+    }
+
+    fn is_gone(&self) -> bool {
+        let is_it = |live: Arc<MemberCluster>| live.uid() == self.uid;
+        self.cache.is_synced() && !self.cache.get(&self.key).is_some_and(is_it)
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// What the hub says about a leaving cluster; none before it has taken note.
-fn words_of_hub(cluster: &MemberCluster) -> Option<String> {
+fn words_of_hub(cluster: &MemberCluster) -> Option<(Leaving, String)> {
     let conditions = cluster.status.as_ref()?.conditions.as_deref()?;
     let joined = conditions
         .iter()
         .find(|condition| condition.type_ == "Joined")?;
-    (joined.status == "False" && joined.reason == "MemberClusterLeft")
-        .then(|| joined.message.clone())
+    let how = Leaving::of(&joined.reason).filter(|_| joined.status == "False")?;
+    Some((how, joined.message.clone()))
 }
 
-fn farewell(name: &str, purge: bool, last: Option<&str>) -> String {
-    let placed = match last {
-        Some(last) if last.contains("left behind") => {
-            "what it could not clean up there is left behind, see above"
-        }
-        _ if purge => {
-            "what the hub had created there was removed, what it had taken over stays, unowned"
-        }
-        _ => "what was placed there keeps running, unowned",
+fn farewell(name: &str, purge: bool, clean: bool) -> String {
+    if !clean {
+        return format!(
+            "{name} has left; what could not be cleaned up there is left behind, see above. To take the \
+             hub's rights away, run on {name}:\n  \
+             kubectl delete clusterrolebinding,clusterrole {SERVICE_ACCOUNT}\n  \
+             kubectl delete serviceaccount {SERVICE_ACCOUNT} -n {HUB_NAMESPACE}"
+        );
+    }
+    let placed = if purge {
+        "what the hub had created there was removed, what it had taken over stays, unowned"
+    } else {
+        "what was placed there keeps running, unowned"
     };
-    format!(
-        "{name} has left; {placed}\nThe hub's ServiceAccount is still there; to take its rights away, run on {name}:\n  \
-         kubectl delete clusterrolebinding,clusterrole {SERVICE_ACCOUNT}\n  \
-         kubectl delete serviceaccount {SERVICE_ACCOUNT} -n {HUB_NAMESPACE}"
-    )
+    format!("{name} has left; {placed}\nThe hub has no rights there any more")
 }
 
 fn left_behind(name: &str, timeout: Duration, said: Option<&str>) -> String {
@@ -133,10 +193,13 @@ mod tests {
 
     #[test]
     fn only_words_about_leaving_are_passed_on() {
-        assert_eq!(
-            words_of_hub(&cluster("Joined", "False", "MemberClusterLeft")).as_deref(),
-            Some("m")
-        );
+        for (reason, how) in [
+            ("MemberClusterLeft", Leaving::Left),
+            ("MemberClusterLeftBehind", Leaving::LeftBehind),
+        ] {
+            let heard = words_of_hub(&cluster("Joined", "False", reason));
+            assert_eq!(heard, Some((how, "m".to_owned())), "{reason}");
+        }
         for (type_, status, reason) in [
             ("Joined", "True", "MemberClusterJoined"),
             ("Joined", "False", "Other"),
@@ -153,23 +216,20 @@ mod tests {
 
     #[test]
     fn the_last_words_are_true() {
-        assert!(farewell("a", false, None).contains("keeps running"));
+        let text = farewell("a", false, true);
         assert!(
-            farewell(
-                "a",
-                true,
-                Some("Leaving: 1 placement(s) are being released")
-            )
-            .contains("was removed, what it had taken over stays")
+            text.contains("keeps running") && text.contains("no rights"),
+            "{text}"
         );
+        assert!(farewell("a", true, true).contains("was removed, what it had taken over stays"));
         for purge in [false, true] {
-            let text = farewell(
-                "a",
-                purge,
-                Some("Leaving without the cluster; what 1 placement(s) put there is left behind"),
+            let text = farewell("a", purge, false);
+            assert!(
+                text.contains("left behind") && text.contains("kubectl delete"),
+                "{text}"
             );
             assert!(
-                text.contains("left behind") && !text.contains("was removed"),
+                !text.contains("was removed") && !text.contains("no rights"),
                 "{text}"
             );
         }

@@ -1,16 +1,39 @@
-//! A cluster leaves: its bindings go first (what they placed stays, unowned, unless it is purged), then
-//! its credentials, then it. One that can't be reached does not block for ever (design §5.19).
+//! A cluster leaves: its bindings go first (what they placed stays, unowned, unless it is purged), then the
+//! hub's own rights on it, then its credentials, then it. One that can't be reached does not block for
+//! ever (design §5.19).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use windlass_api::labels;
-use windlass_api::member::MemberCluster;
-use windlass_cluster::{ApiError, ObjectKey, clock};
+use windlass_api::binding::ClusterResourceBinding;
+use windlass_api::member::{Leaving, MemberCluster};
+use windlass_api::{labels, names};
+use windlass_cluster::clock::{self, Instant};
+use windlass_cluster::{ApiError, ObjectKey};
+use windlass_member::install::{Rights, SERVICE_ACCOUNT};
 
 use super::{Members, status};
+use crate::placement::deletion::trouble;
 use crate::worker::Next;
-use crate::world::BY_CLUSTER;
+use crate::world::{BY_CLUSTER, placement_of};
+
+/// How long the removal of the hub's own rights is tried.
+const GOODBYE_LIMIT: Duration = Duration::from_secs(10);
+/// How often.
+const GOODBYE_PERIOD: Duration = Duration::from_millis(500);
+
+/// How many placements a message names.
+const NAMED: usize = 10;
+
+/// How the removal of the hub's own rights on a cluster stands.
+#[derive(Clone, Copy)]
+pub(super) enum Goodbye {
+    /// It has been tried since then; `agreed`: the cluster has said that it will.
+    Asked { since: Instant, agreed: bool },
+    /// Nothing more is asked of the cluster.
+    Over,
+}
 
 impl Members {
     pub(super) async fn leave(&self, cluster: &MemberCluster) -> Result<Next, ApiError> {
@@ -21,37 +44,116 @@ impl Members {
             .any(|f| f == labels::MEMBER_FINALIZER)
         {
             self.disconnect(&name);
+            self.goodbyes.remove(&name);
             return Ok(Next::Event);
         }
-        // The engine is needed for the removal, also after a restart.
-        let connected = self.connect(&name).await;
+        let trouble = self.reach(&name).await;
         let bindings = self.world.bindings.by_index(BY_CLUSTER, &name);
         if !bindings.is_empty() {
-            let given_up = self.has_given_up(&name);
-            if given_up {
-                for binding in &bindings {
-                    self.world.queues.bindings.add(binding.name_any());
-                }
-            }
-            let mut message = format!(
-                "Leaving: {} placement(s) are being released",
-                bindings.len()
-            );
-            if given_up {
-                message = format!(
-                    "Leaving without the cluster; what {} placement(s) put there is left behind",
-                    bindings.len()
+            return self.release(cluster, &bindings, trouble).await;
+        }
+        match self.remove_rights(&name, trouble).await {
+            Ok(Rights::Gone) => self.let_go(cluster).await,
+            Ok(Rights::Going) => Ok(Next::After(GOODBYE_PERIOD)),
+            Err(trouble) => {
+                let message = format!(
+                    "Left; ServiceAccount {}/{SERVICE_ACCOUNT}, ClusterRole and ClusterRoleBinding \
+                     {SERVICE_ACCOUNT} are left behind on the cluster: {trouble}",
+                    names::HUB_NAMESPACE
                 );
-            } else if let Err(trouble) = connected {
+                let live = self.say(cluster, Leaving::LeftBehind, &message).await?;
+                self.let_go(&live).await
+            }
+        }
+    }
+
+    /// Whether the cluster can be reached, now that it is needed; the trouble, if not. The engine is
+    /// needed for the removal also after a restart.
+    async fn reach(&self, name: &str) -> Option<String> {
+        if let Err(trouble) = self.connect(name).await {
+            return Some(trouble);
+        }
+        let connection = self.connections.get(name).map(|c| c.clone())?;
+        self.probe(name, &connection).await
+    }
+
+    /// What was placed is being removed or released, by delivery; this tells how that stands.
+    async fn release(
+        &self,
+        cluster: &MemberCluster,
+        bindings: &[Arc<ClusterResourceBinding>],
+        trouble: Option<String>,
+    ) -> Result<Next, ApiError> {
+        let name = cluster.name_any();
+        if self.is_lost(cluster) {
+            // Said first: delivery lets go of a binding only then, and later there is less to name.
+            if !self.has_given_up(&name) {
+                let message = format!(
+                    "Leaving without the cluster; what it has from {} is left behind there",
+                    placements(bindings)
+                );
+                self.say(cluster, Leaving::LeftBehind, &message).await?;
+            }
+            for binding in bindings {
+                self.world.queues.bindings.add(binding.name_any());
+            }
+        } else {
+            let mut message = format!(
+                "Leaving: what the cluster has from {} is being released",
+                placements(bindings)
+            );
+            if let Some(trouble) = trouble {
                 message = format!("{message}; the cluster can't be reached: {trouble}");
             }
-            if let Some(status) = status::leaving(cluster, &message, clock::now()) {
-                self.put_status(cluster, status).await?;
-            }
-            return Ok(Next::After(
-                self.policy.unhealthy_threshold.min(Duration::from_secs(60)),
-            ));
+            self.say(cluster, Leaving::Left, &message).await?;
         }
+        let left = self
+            .policy
+            .force_delete_wait
+            .saturating_sub(waited(cluster));
+        // A moment more than what is left: the deletion's time has whole seconds.
+        let wait = self
+            .probe_period(cluster)
+            .min(left + Duration::from_secs(1));
+        Ok(Next::After(wait))
+    }
+
+    /// Removes the hub's rights on the cluster, the last thing that is asked of it.
+    ///
+    /// # Errors
+    /// Why they stay, once that is certain enough.
+    async fn remove_rights(&self, name: &str, trouble: Option<String>) -> Result<Rights, String> {
+        let (since, agreed) = match self.goodbyes.get(name).map(|goodbye| *goodbye) {
+            None => (clock::monotonic(), false),
+            Some(Goodbye::Asked { since, agreed }) => (since, agreed),
+            Some(Goodbye::Over) => return Ok(Rights::Gone),
+        };
+        let Some(member) = self.get(name) else {
+            return Err(trouble.unwrap_or_else(|| "it is not connected".to_owned()));
+        };
+        let (agreed, trouble) = match member.remove_rights().await {
+            Ok(Rights::Gone) => return Ok(Rights::Gone),
+            // Who may not ask any more has no rights any more.
+            Err(ApiError::Rejected(_) | ApiError::Unauthorized(_)) if agreed => {
+                return Ok(Rights::Gone);
+            }
+            Err(ApiError::Rejected(trouble)) => return Err(trouble),
+            Err(error) => (agreed, error.message().to_owned()),
+            Ok(Rights::Going) => (true, "it has agreed to remove them, and has not".to_owned()),
+        };
+        let asked = Goodbye::Asked { since, agreed };
+        self.goodbyes.insert(name.to_owned(), asked);
+        let tried = clock::monotonic().saturating_duration_since(since);
+        if tried < GOODBYE_LIMIT && !self.has_given_up(name) {
+            return Ok(Rights::Going);
+        }
+        Err(trouble)
+    }
+
+    /// The cluster's credentials go, then it.
+    async fn let_go(&self, cluster: &MemberCluster) -> Result<Next, ApiError> {
+        let name = cluster.name_any();
+        self.goodbyes.insert(name.clone(), Goodbye::Over);
         self.disconnect(&name);
         if let Some(secret) = self.secret_of(&name) {
             self.writer.delete(&*secret).await?;
@@ -63,27 +165,79 @@ impl Members {
             .finalizers_mut()
             .retain(|f| f != labels::MEMBER_FINALIZER);
         match self.writer.replace(&changed).await {
-            Ok(_) | Err(ApiError::NotFound(_)) => {
-                self.world.observer.cluster_left(cluster);
-                Ok(Next::Event)
-            }
-            Err(error) => Err(error),
+            // Its end is noted at once: the next look must not take it for one that still leaves.
+            Ok(live) => self.world.clusters.observe(live),
+            Err(ApiError::NotFound(_)) => {}
+            Err(error) => return Err(error),
         }
+        self.goodbyes.remove(&name);
+        self.world.observer.cluster_left(cluster);
+        Ok(Next::Event)
     }
 
-    /// Whether a leaving cluster is not waited for any more.
+    /// Says how the leaving stands, unless that is said already; the cluster as it is then.
+    async fn say(
+        &self,
+        cluster: &MemberCluster,
+        how: Leaving,
+        message: &str,
+    ) -> Result<MemberCluster, ApiError> {
+        let Some(status) = status::leaving(cluster, how, message, clock::now()) else {
+            return Ok(cluster.clone());
+        };
+        if how == Leaving::LeftBehind {
+            // Joined does not change its status, so that nobody else tells of it.
+            tracing::warn!(reason = how.as_str(), "{message}");
+        }
+        self.put_status(cluster, status).await
+    }
+
+    /// Whether a leaving cluster is not waited for any more, and that was said.
     #[must_use]
     pub fn has_given_up(&self, name: &str) -> bool {
-        let Some(cluster) = self.world.clusters.get(&ObjectKey::cluster(name)) else {
-            return false;
-        };
-        let Some(deleted) = &cluster.metadata.deletion_timestamp else {
-            return false;
-        };
-        if self.world.secrets.is_synced() && self.secret_of(name).is_none() {
-            return true;
-        }
-        let waited = Duration::try_from(clock::now().duration_since(deleted.0)).unwrap_or_default();
-        waited >= self.policy.force_delete_wait
+        let cluster = self.world.clusters.get(&ObjectKey::cluster(name));
+        cluster.is_some_and(|cluster| {
+            cluster.metadata.deletion_timestamp.is_some()
+                && status::is_leaving(&cluster) == Some(Leaving::LeftBehind)
+        })
     }
+
+    /// Whether a leaving cluster need not be waited for any more.
+    fn is_lost(&self, cluster: &MemberCluster) -> bool {
+        let no_way =
+            self.world.secrets.is_synced() && self.secret_of(&cluster.name_any()).is_none();
+        no_way || waited(cluster) >= self.policy.force_delete_wait
+    }
+}
+
+/// The placements of bindings, and what their removal waits for, for a message.
+fn placements(bindings: &[Arc<ClusterResourceBinding>]) -> String {
+    let mut names: Vec<String> = bindings
+        .iter()
+        .filter_map(|binding| {
+            let name = placement_of(&**binding)?;
+            Some(match trouble(binding) {
+                Some(trouble) => format!("{name} ({trouble})"),
+                None => name,
+            })
+        })
+        .collect();
+    names.sort();
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    let tail = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    format!("placement(s) {}{tail}", names.join(", "))
+}
+
+/// How long a cluster has been leaving.
+fn waited(cluster: &MemberCluster) -> Duration {
+    let deleted = cluster.metadata.deletion_timestamp.as_ref();
+    deleted
+        .map(|deleted| clock::now().duration_since(deleted.0))
+        .and_then(|waited| Duration::try_from(waited).ok())
+        .unwrap_or_default()
 }

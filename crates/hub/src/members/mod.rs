@@ -58,6 +58,7 @@ pub struct Members {
     requests: RequestCounter,
     policy: MemberPolicy,
     connections: Arc<DashMap<String, Connection>>,
+    goodbyes: Arc<DashMap<String, leave::Goodbye>>,
     healthy: IntGaugeVec,
     token_expiry: IntGaugeVec,
 }
@@ -109,6 +110,7 @@ impl Members {
             requests,
             policy,
             connections: Arc::default(),
+            goodbyes: Arc::default(),
             healthy: gauge(
                 "windlass_member_healthy",
                 "Whether a member cluster answers.",
@@ -267,27 +269,31 @@ impl Members {
         Ok(Arc::new(live))
     }
 
-    /// Connects a cluster whose Secret is new or has changed.
+    /// Connects a cluster whose Secret is new or has changed. What can't be used ends the connection that
+    /// an earlier Secret made: what is stored counts, as it would after a restart.
     async fn connect(&self, name: &str) -> Result<(), String> {
-        let secret = self.secret_of(name).ok_or_else(|| {
+        let result = self.connect_by_secret(name).await;
+        if result.is_err() {
             self.disconnect(name);
-            format!(
-                "Secret {}/{} with the cluster's credentials does not exist; run windlass join {name} again",
-                names::HUB_NAMESPACE,
-                names::credentials_secret(name)
-            )
+        }
+        result
+    }
+
+    async fn connect_by_secret(&self, name: &str) -> Result<(), String> {
+        let place = format!(
+            "Secret {}/{}",
+            names::HUB_NAMESPACE,
+            names::credentials_secret(name)
+        );
+        let unusable = |why: &str| format!("{place}: {why}; run windlass join {name} again");
+        let secret = self.secret_of(name).ok_or_else(|| {
+            format!("{place} with the cluster's credentials does not exist; run windlass join {name} again")
         })?;
         let bytes = secret
             .data
             .as_ref()
             .and_then(|data| data.get(credentials::KUBECONFIG_KEY))
-            .ok_or_else(|| {
-                format!(
-                    "Secret {} has no key {}",
-                    secret.name_any(),
-                    credentials::KUBECONFIG_KEY
-                )
-            })?;
+            .ok_or_else(|| unusable(&format!("it has no key {}", credentials::KUBECONFIG_KEY)))?;
         let digest = Digest::of_bytes(&bytes.0);
         if self
             .connections
@@ -296,10 +302,11 @@ impl Members {
         {
             return Ok(());
         }
-        let kubeconfig = parse_stored_kubeconfig(&bytes.0).map_err(|error| error.to_string())?;
+        let kubeconfig =
+            parse_stored_kubeconfig(&bytes.0).map_err(|error| unusable(&error.to_string()))?;
         let client = connect(kubeconfig, &ConnectOptions::new(name), &self.requests)
             .await
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| unusable(&error.to_string()))?;
         let previous = self.disconnect(name);
         let connection =
             self.connection(name, client, digest, credentials::expiry(&secret), previous);
@@ -400,13 +407,16 @@ impl Members {
         Duration::from_secs(seconds.unsigned_abs().into()).min(self.policy.unhealthy_threshold / 3)
     }
 
-    async fn probe(&self, name: &str, connection: &Connection) {
+    /// Asks whether the cluster answers; the trouble, if it does not.
+    async fn probe(&self, name: &str, connection: &Connection) -> Option<String> {
         let answer = tokio::time::timeout(PROBE_LIMIT, connection.client.apiserver_version()).await;
         let now = clock::monotonic();
         let was;
         let is;
+        let trouble;
         {
             let mut state = lock(&connection.state);
+            let answers = matches!(answer, Ok(Ok(_)));
             was = state.healthy;
             match answer {
                 Ok(Ok(version)) => {
@@ -429,6 +439,7 @@ impl Members {
                 state.healthy = Some(false);
             }
             is = state.healthy;
+            trouble = (!answers).then(|| state.trouble.clone());
         }
         self.healthy
             .with_label_values(&[name])
@@ -437,6 +448,7 @@ impl Members {
             tracing::debug!(healthy = is, "health of the cluster has changed");
             self.wake(name);
         }
+        trouble
     }
 
     /// What depends on the cluster is looked at again.
@@ -530,14 +542,14 @@ impl Members {
         &self,
         cluster: &MemberCluster,
         status: windlass_api::member::MemberClusterStatus,
-    ) -> Result<(), ApiError> {
+    ) -> Result<MemberCluster, ApiError> {
         let mut changed = cluster.clone();
         changed.status = Some(status);
         let live = self.writer.replace_status(&changed).await?;
         let new = live.status.as_ref();
         self.world.observer.cluster_status(cluster, new);
-        self.world.clusters.observe(live);
-        Ok(())
+        self.world.clusters.observe(live.clone());
+        Ok(live)
     }
 }
 

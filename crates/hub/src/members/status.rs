@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use windlass_api::conditions::Status;
 use windlass_api::member::{
-    AgentStatus, MemberCluster, MemberClusterStatus, PropertyValue, ResourceUsage,
+    AgentStatus, Leaving, MemberCluster, MemberClusterStatus, PropertyValue, ResourceUsage,
 };
 use windlass_api::{Condition, Time};
 use windlass_status::conditions::{NewCondition, find, set, status};
@@ -287,6 +287,7 @@ fn usage(next: &mut MemberClusterStatus, facts: &Facts, now: Timestamp) {
 #[must_use]
 pub fn leaving(
     cluster: &MemberCluster,
+    how: Leaving,
     message: &str,
     now: Timestamp,
 ) -> Option<MemberClusterStatus> {
@@ -294,13 +295,20 @@ pub fn leaving(
     let mut next = previous.clone();
     for (type_, reason) in [
         ("ReadyToJoin", "MemberClusterNotReadyToJoin"),
-        ("Joined", "MemberClusterLeft"),
+        ("Joined", how.as_str()),
     ] {
         let list = next.conditions.get_or_insert_default();
         let mut put = putter(list, cluster.metadata.generation, now);
         put(type_, Status::False, reason, message.to_owned());
     }
     (next != previous).then_some(next)
+}
+
+/// How a cluster leaves, as far as that was said.
+#[must_use]
+pub fn is_leaving(cluster: &MemberCluster) -> Option<Leaving> {
+    let list = cluster.status.as_ref()?.conditions.as_deref()?;
+    Leaving::of(&find(list, "Joined")?.reason)
 }
 
 /// Whether a cluster's last report says that it is healthy.

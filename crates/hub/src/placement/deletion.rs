@@ -137,7 +137,7 @@ fn is_routine(trouble: &str) -> bool {
 }
 
 /// What the removal of a binding waits for.
-fn trouble(binding: &ClusterResourceBinding) -> Option<&str> {
+pub(crate) fn trouble(binding: &ClusterResourceBinding) -> Option<&str> {
     let list = binding.status.as_ref()?.conditions.as_deref()?;
     let condition = find(list, Stage::WorkSynchronized.as_str())?;
     (condition.status == "False").then_some(condition.message.as_str())
