@@ -1,14 +1,14 @@
 //! The actor of a placement. The queue sees to it that one placement is never worked on twice at once.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dashmap::DashMap;
 use futures::{FutureExt, StreamExt, stream};
 use kube::{Api, ResourceExt};
-use windlass_aggregator::{ExternalUnset, Scheduling};
-use windlass_api::conditions::{Reason, SCHEDULED, Status};
+use windlass_aggregator::ExternalUnset;
+use windlass_api::conditions::SCHEDULED;
 use windlass_api::labels;
 use windlass_api::placement::{ClusterResourcePlacement, ResourceIdentifier};
 use windlass_api::snapshot::{ClusterSchedulingPolicySnapshot, PolicySnapshotStatus};
@@ -19,11 +19,10 @@ use windlass_status::conditions::NewCondition;
 
 use super::bindings::{self, BindingInputs, BindingPlan};
 use super::policy::{self, PolicyInputs};
+use super::report::verdict;
 use super::snapshots::{self, Groups, LatestSnapshot, SnapshotInputs};
-use super::status::{self, StatusInputs};
 use crate::contents::{Contents, identifier};
 use crate::members::Members;
-use crate::observe::{Skipped, skipped};
 use crate::select::{Resources, SelectError, Selection};
 use crate::worker::{Next, work};
 use crate::world::{BY_PLACEMENT, World};
@@ -37,11 +36,14 @@ const LONGEST_GATHERING: Duration = Duration::from_secs(10);
 /// First wait between two snapshots of one placement.
 const SHORTEST_GATHERING: Duration = Duration::from_millis(200);
 
+/// How soon what the API server has refused is tried again, at least; a change is tried at once.
+const REFUSED_AGAIN: Duration = Duration::from_secs(30);
+
 /// What an actor remembers between two looks. All of it may be lost.
 #[derive(Default)]
-struct Memory {
+pub(super) struct Memory {
     /// When the next status may be written.
-    status_from: Option<Instant>,
+    pub(super) status_from: Option<Instant>,
     /// When the last snapshot was made, and how long the next one waits.
     snapshot: Option<(Instant, Duration)>,
 }
@@ -51,21 +53,21 @@ struct Memory {
 pub struct Actor {
     pub(super) world: World,
     pub(super) writer: Writer,
-    contents: Contents,
+    pub(super) contents: Contents,
     resources: Resources,
     members: Members,
-    external_unset: ExternalUnset,
-    memory: Arc<DashMap<String, Memory>>,
+    pub(super) external_unset: ExternalUnset,
+    pub(super) memory: Arc<DashMap<String, Memory>>,
 }
 
 /// What is decided on the way, for the status.
-struct Decided {
-    schedule: Schedule,
-    policy_snapshot: Arc<ClusterSchedulingPolicySnapshot>,
-    groups: Groups,
-    latest: LatestSnapshot,
-    resources: Vec<ResourceIdentifier>,
-    held: BTreeSet<String>,
+pub(super) struct Decided {
+    pub(super) schedule: Schedule,
+    pub(super) policy_snapshot: Arc<ClusterSchedulingPolicySnapshot>,
+    pub(super) groups: Groups,
+    pub(super) latest: LatestSnapshot,
+    pub(super) resources: Vec<ResourceIdentifier>,
+    pub(super) held: BTreeSet<String>,
 }
 
 impl Actor {
@@ -127,10 +129,17 @@ impl Actor {
             Err(SelectError::User(message)) => return self.invalid(&placement, &message).await,
             Err(SelectError::Api { message, retry }) => {
                 self.invalid(&placement, &message).await?;
-                return Ok(Next::Backoff((!retry).then_some(Duration::from_secs(30))));
+                return Ok(Next::Backoff((!retry).then_some(REFUSED_AGAIN)));
             }
         };
-        self.place(&placement, &selection).await
+        match self.place(&placement, &selection).await {
+            // Somebody has to act: what runs stays, and the status says what is refused.
+            Err(ApiError::Rejected(message)) => {
+                self.invalid(&placement, &message).await?;
+                Ok(Next::Backoff(Some(REFUSED_AGAIN)))
+            }
+            other => other,
+        }
     }
 
     /// A placement that is gone though bindings are left: somebody took its finalizer off. What it placed
@@ -293,7 +302,11 @@ impl Actor {
             self.world.snapshots.observe_deleted(snapshot);
         }
         for snapshot in &plan.create {
-            let live = self.writer.create(snapshot).await?;
+            let live = self
+                .writer
+                .create(snapshot)
+                .await
+                .map_err(|error| snapshots::refused(snapshot, error))?;
             self.world
                 .snapshots
                 .observe(snapshots::meta_of(live.metadata));
@@ -475,124 +488,6 @@ impl Actor {
         }
         Ok(())
     }
-
-    /// Only says that the selectors can't be acted on: nothing that runs is touched.
-    async fn invalid(
-        &self,
-        placement: &ClusterResourcePlacement,
-        message: &str,
-    ) -> Result<Next, ApiError> {
-        let empty = (Groups::default(), LatestSnapshot::default());
-        let rolled = status::roll_up(
-            &StatusInputs {
-                placement,
-                scheduling: Scheduling::InvalidSelectors(message),
-                decisions: &[],
-                policy_snapshot: "",
-                bindings: &[],
-                held: &BTreeSet::new(),
-                groups: &empty.0,
-                latest: &empty.1,
-                resources: &[],
-                others: &HashMap::new(),
-                external_unset: self.external_unset,
-            },
-            clock::now(),
-        );
-        self.put_status(placement, rolled.status).await?;
-        Ok(Next::Event)
-    }
-
-    async fn write_status(
-        &self,
-        placement: &ClusterResourcePlacement,
-        decided: &Decided,
-        now: jiff::Timestamp,
-    ) -> Result<Option<Duration>, ApiError> {
-        let name = placement.name_any();
-        let bindings = self.world.bindings_of(&name);
-        let others = self.shared_snapshot(&bindings, &decided.latest).await?;
-        let decisions: Vec<_> = decided
-            .schedule
-            .selected
-            .iter()
-            .chain(&decided.schedule.unselected)
-            .cloned()
-            .collect();
-        let (_, reason) = verdict(&decided.schedule);
-        let policy_snapshot = decided.policy_snapshot.name_any();
-        let rolled = status::roll_up(
-            &StatusInputs {
-                placement,
-                scheduling: Scheduling::Decided {
-                    fulfilled: decided.schedule.fulfilled,
-                    reason: reason.as_str(),
-                    message: &decided.schedule.message,
-                },
-                decisions: &decisions,
-                policy_snapshot: &policy_snapshot,
-                bindings: &bindings,
-                held: &decided.held,
-                groups: &decided.groups,
-                latest: &decided.latest,
-                resources: &decided.resources,
-                others: &others,
-                external_unset: self.external_unset,
-            },
-            now,
-        );
-        if placement.status.as_ref() == Some(&rolled.status) {
-            skipped(Skipped::Placement);
-            return Ok(None);
-        }
-        let moment = clock::monotonic();
-        let from = self.memory.entry(name.clone()).or_default().status_from;
-        if let Some(from) = from.filter(|from| *from > moment) {
-            return Ok(Some(from - moment));
-        }
-        let size = self.put_status(placement, rolled.status).await?;
-        self.memory.entry(name).or_default().status_from = Some(moment + status::pause_after(size));
-        Ok(None)
-    }
-
-    /// Under External all clusters may share a snapshot that is not the latest; its content is shown then.
-    async fn shared_snapshot(
-        &self,
-        bindings: &[Arc<windlass_api::binding::ClusterResourceBinding>],
-        latest: &LatestSnapshot,
-    ) -> Result<HashMap<String, Vec<ResourceIdentifier>>, ApiError> {
-        let names: BTreeSet<&str> = bindings
-            .iter()
-            .map(|b| b.spec.resource_snapshot_name.as_str())
-            .collect();
-        let mut others = HashMap::new();
-        if let (1, Some(name)) = (names.len(), names.first())
-            && !name.is_empty()
-            && **name != *latest.name
-            && let Some(content) = self.contents.get(name).await?
-        {
-            others.insert((*name).to_owned(), content.identifiers());
-        }
-        Ok(others)
-    }
-
-    /// Writes a status if it differs; tells its size.
-    async fn put_status(
-        &self,
-        placement: &ClusterResourcePlacement,
-        status: windlass_api::placement::PlacementStatus,
-    ) -> Result<usize, ApiError> {
-        let size = serde_json::to_vec(&status).map_or(0, |text| text.len());
-        if placement.status.as_ref() != Some(&status) {
-            let mut changed = placement.clone();
-            changed.status = Some(status);
-            let live = self.writer.replace_status(&changed).await?;
-            let new = live.status.as_ref();
-            self.world.observer.placement_status(placement, new);
-            self.world.placements.observe(live);
-        }
-        Ok(size)
-    }
 }
 
 enum Snapshotted {
@@ -605,14 +500,6 @@ enum Write<'a> {
     Create(&'a windlass_api::binding::ClusterResourceBinding),
     Replace(&'a windlass_api::binding::ClusterResourceBinding),
     Delete(&'a windlass_api::binding::ClusterResourceBinding),
-}
-
-fn verdict(schedule: &Schedule) -> (Status, Reason) {
-    if schedule.fulfilled {
-        (Status::True, Reason::SchedulingPolicyFulfilled)
-    } else {
-        (Status::False, Reason::SchedulingPolicyUnfulfilled)
-    }
 }
 
 fn until(at: jiff::Timestamp, now: jiff::Timestamp) -> Duration {

@@ -8,6 +8,7 @@ pub mod actor;
 pub mod bindings;
 pub mod deletion;
 pub mod policy;
+mod report;
 pub mod snapshots;
 pub mod status;
 #[cfg(test)]

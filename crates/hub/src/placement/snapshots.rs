@@ -324,6 +324,35 @@ fn pack(manifests: &[Arc<Manifest>]) -> Vec<&[Arc<Manifest>]> {
     chunks
 }
 
+/// The server's refusal of a snapshot, with what a person can do about it: the largest object is named.
+#[must_use]
+pub fn refused(
+    snapshot: &ClusterResourceSnapshot,
+    error: windlass_cluster::ApiError,
+) -> windlass_cluster::ApiError {
+    use windlass_cluster::ApiError;
+    let ApiError::Rejected(why) = error else {
+        return error;
+    };
+    let objects = &snapshot.spec.selected_resources;
+    let largest = objects
+        .iter()
+        .map(|object| (object.0.to_string().len(), object))
+        .max_by_key(|(size, _)| *size)
+        .map(|(size, object)| {
+            let id = Manifest::of_snapshot(object.0.clone()).id;
+            format!(
+                "; the largest object in it, {id}, has {} KiB as JSON",
+                size.div_ceil(1024)
+            )
+        })
+        .unwrap_or_default();
+    ApiError::Rejected(format!(
+        "what is selected can't be stored: resource snapshot {} is refused: {why}{largest}",
+        snapshot.name_any()
+    ))
+}
+
 /// Index of the group that a snapshot belongs to.
 #[must_use]
 pub fn index_of(snapshot: &SnapshotMeta) -> Option<u64> {
