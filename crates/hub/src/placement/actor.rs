@@ -63,6 +63,7 @@ pub struct Actor {
 /// What is decided on the way, for the status.
 pub(super) struct Decided {
     pub(super) schedule: Schedule,
+    pub(super) idle: Vec<String>,
     pub(super) policy_snapshot: Arc<ClusterSchedulingPolicySnapshot>,
     pub(super) groups: Groups,
     pub(super) latest: LatestSnapshot,
@@ -222,6 +223,7 @@ impl Actor {
         };
         let decided = Decided {
             schedule,
+            idle: selection.idle.clone(),
             policy_snapshot: policy,
             groups,
             latest,

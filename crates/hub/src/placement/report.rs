@@ -62,6 +62,8 @@ impl Actor {
             .cloned()
             .collect();
         let (_, reason) = verdict(&decided.schedule);
+        let said = std::slice::from_ref(&decided.schedule.message);
+        let message = [said, &decided.idle].concat().join("; ");
         let policy_snapshot = decided.policy_snapshot.name_any();
         let rolled = status::roll_up(
             &StatusInputs {
@@ -69,7 +71,7 @@ impl Actor {
                 scheduling: Scheduling::Decided {
                     fulfilled: decided.schedule.fulfilled,
                     reason: reason.as_str(),
-                    message: &decided.schedule.message,
+                    message: &message,
                 },
                 decisions: &decisions,
                 policy_snapshot: &policy_snapshot,

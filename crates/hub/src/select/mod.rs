@@ -57,6 +57,8 @@ pub struct Selection {
     pub manifests: Vec<Arc<Manifest>>,
     /// Hash of them all, which depends on their order too.
     pub hash: Digest,
+    /// Selectors that choose nothing, and why: words for a person.
+    pub idle: Vec<String>,
 }
 
 /// Why nothing can be said of what a placement selects. Nothing may be concluded from it about what is
@@ -184,6 +186,7 @@ impl Resources {
         Ok(Selection {
             hash: Digest::of_bytes(digests.join("\n").as_bytes()),
             manifests,
+            idle: pass.idle().to_vec(),
         })
     }
 

@@ -24,6 +24,8 @@ pub(super) struct Pass<'a> {
     claims: HashMap<(GroupVersionKind, ObjectKey), Term>,
     /// What is chosen twice, in words.
     twice: BTreeSet<String>,
+    /// Selectors that choose nothing, in words.
+    idle: Vec<String>,
 }
 
 /// A selector with what the server says of its kind.
@@ -47,7 +49,13 @@ impl<'a> Pass<'a> {
             used: HashMap::new(),
             claims: HashMap::new(),
             twice: BTreeSet::new(),
+            idle: Vec::new(),
         }
+    }
+
+    /// Selectors that choose nothing, and why, in words.
+    pub(super) fn idle(&self) -> &[String] {
+        &self.idle
     }
 
     /// The kinds whose watches were needed.
@@ -58,10 +66,12 @@ impl<'a> Pass<'a> {
     /// What is selected. In this order: interest is registered before a watch is joined, and a watch is
     /// joined before it is read, so that every change is either seen here or told.
     pub(super) async fn choose(&mut self, terms: &[Term]) -> Result<Vec<Chosen>, SelectError> {
-        let allowed = terms
+        let (terms, denied): (Vec<Term>, Vec<Term>) = terms
             .iter()
-            .filter(|term| self.inner.filter.allows(&term.kind));
-        let terms: Vec<Term> = allowed.cloned().collect();
+            .cloned()
+            .partition(|term| self.inner.filter.allows(&term.kind));
+        let refusal = |term: &Term| format!("{term} is of a kind that is not placed");
+        self.idle = denied.iter().map(refusal).collect();
         self.register(&terms, None);
         let crds = self.known(&crd_kind()).await?;
         self.join(&crd_kind(), &crds);
@@ -81,7 +91,11 @@ impl<'a> Pass<'a> {
             } else {
                 None
             };
-            chosen.extend(self.pick(known, namespace, term, &term.choice));
+            let picked = self.pick(known, namespace, term, &term.choice);
+            if picked.is_none() {
+                self.idle.push(format!("{term} matches nothing"));
+            }
+            chosen.extend(picked);
         }
         if !namespaces.whole.is_empty() {
             chosen.extend(self.contents(&namespaces.whole).await?);
