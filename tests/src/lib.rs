@@ -381,6 +381,46 @@ impl Fleet {
             .unwrap_or_default()
     }
 
+    /// Mutating requests that a control plane has served for what hubs write, by its own count: the fleet's
+    /// kinds, and those that suites place. Statuses of member clusters are left out, for they hold the
+    /// heartbeats; so is what a cluster's own controllers write.
+    ///
+    /// # Panics
+    /// When the control plane does not tell.
+    #[must_use]
+    pub fn served_writes(&self, name: &str) -> Vec<String> {
+        let text = self.kubectl(name, "get --raw /metrics");
+        let label = |line: &str, key: &str| -> String {
+            let value = line.split_once(&format!("{key}=\""));
+            let value = value.and_then(|(_, rest)| rest.split_once('"'));
+            value.map_or(String::new(), |(value, _)| value.to_owned())
+        };
+        let counts = |line: &str| {
+            let (group, resource) = (label(line, ",group"), label(line, ",resource"));
+            let subresource = label(line, "subresource");
+            let write =
+                ["POST", "PUT", "PATCH", "APPLY", "DELETE"].contains(&label(line, "verb").as_str());
+            let placed = [
+                "namespaces",
+                "configmaps",
+                "services",
+                "deployments",
+                "secrets",
+            ]
+            .contains(&resource.as_str())
+                && subresource.is_empty();
+            let heartbeat = resource == "memberclusters" && subresource == "status";
+            write && !heartbeat && (placed || group.ends_with("kubernetes-fleet.io"))
+        };
+        let mut lines: Vec<String> = text
+            .lines()
+            .filter(|line| line.starts_with("apiserver_request_total{") && counts(line))
+            .map(str::to_owned)
+            .collect();
+        lines.sort();
+        lines
+    }
+
     /// Waits until the hub has sent no mutating request for a while, and tells which it has sent so far.
     /// What `counts` leaves out is not looked at.
     ///

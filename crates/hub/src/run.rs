@@ -2,12 +2,13 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::config::Kubeconfig;
 use prometheus::Registry;
+use tokio::task::JoinHandle;
 use windlass_aggregator::ExternalUnset;
 use windlass_cluster::kubeconfig::in_cluster;
 use windlass_cluster::lease::step::Timing;
@@ -90,105 +91,156 @@ pub async fn run(
     options: HubOptions,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), HubError> {
-    let registry = Registry::new();
-    let requests = RequestCounter::new(&registry)?;
-    let kubeconfig = match &options.kubeconfig {
-        Some(path) => Kubeconfig::read_from(path)
-            .map_err(|error| HubError::Kubeconfig(format!("{}: {error}", path.display())))?,
-        None => match in_cluster() {
-            Some(kubeconfig) => kubeconfig,
-            None => Kubeconfig::read().map_err(|error| HubError::Kubeconfig(error.to_string()))?,
-        },
-    };
-    let client = connect(&kubeconfig, &ConnectOptions::new("hub"), &requests).await?;
-    let writer = Writer::new(client.clone(), FIELD_MANAGER);
-    installed::check(&writer).await?;
-    let queues = Queues::default();
-    let (events, events_sender) = Events::start(writer.clone(), REPORTER, &instance(), &registry)?;
-    let observer = Observer::new(&registry, &queues, events)?;
-    windlass_metrics::process(&registry)?;
-    let world = World::start(&client, queues.clone(), observer);
-    let ready = world.clone();
-    let readiness = Readiness::new(move || ready.unsynced());
-    let server = windlass_metrics::serve(options.metrics_bind_address, registry.clone(), readiness)
-        .await
-        .map_err(|error| HubError::Serve(options.metrics_bind_address, error))?;
-    let server = clock::spawn("metrics", server);
-    let lead = {
-        // A connection of its own: a renewal must not wait behind other requests.
-        let client = connect(&kubeconfig, &ConnectOptions::new("hub"), &requests).await?;
-        let synced = world.clone();
-        let ready = async move { synced.wait_synced().await };
-        Lead::start(client, options.leader_election, &registry, ready)?
-    };
-    let writer = writer.with_gate(lead.gate());
-    let policy = MemberPolicy {
-        unhealthy_threshold: options.member_unhealthy_threshold,
-        force_delete_wait: options.force_delete_wait,
-    };
-    let members = Members::new(world.clone(), writer.clone(), requests, policy, &registry)?;
-    let contents = Contents::new(world.clone(), client.clone());
-    let wake = queues.placements.clone();
-    let resources = Resources::with_filter(
-        client.clone(),
-        Discovery::new(client.clone()),
-        options.filter,
-        Arc::new(move |placement: &str| wake.add(placement.to_owned())),
-    );
-    let actor = Actor::new(
-        world.clone(),
-        writer.clone(),
-        contents.clone(),
-        resources,
-        members.clone(),
-        options.external_unset,
-    );
-    let delivery = Delivery::new(world.clone(), contents, members.clone(), writer);
-    let started = world.clone();
-    let leads = lead.leads();
+    let hub = Hub::build(options).await?;
     let mut workers = Vec::new();
-    let work = async {
-        started.wait_synced().await;
-        tracing::info!("the hub is in sync");
-        workers
-            .extend((0..CLUSTER_WORKERS).map(|_| clock::spawn("clusters", members.clone().work())));
-        leads.await;
-        members.lead();
-        workers.extend(
-            (0..PLACEMENT_WORKERS).map(|_| clock::spawn("placements", actor.clone().work())),
-        );
-        workers.extend(
-            (0..DELIVERY_WORKERS).map(|_| clock::spawn("delivery", delivery.clone().work())),
-        );
-        futures::future::join_all(&mut workers).await;
-    };
     let result = tokio::select! {
         biased;
-        why = lead.lost() => {
+        why = hub.lead.lost() => {
             tracing::error!(why, "this process does not lead any more; it ends");
             Err(HubError::LeadershipLost(why))
         }
-        () = work => {
+        result = hub.work(&mut workers) => {
             tracing::error!("the workers have ended");
-            Ok(())
+            result
         }
         () = shutdown => {
             tracing::info!("ending");
             Ok(())
         }
     };
-    queues.placements.shutdown();
-    queues.bindings.shutdown();
-    queues.clusters.shutdown();
-    if result.is_ok() {
-        lead.drain().await;
-    }
-    for worker in workers {
-        worker.abort();
-    }
-    lead.release().await;
-    world.stop();
-    server.abort();
-    events_sender.abort();
+    hub.end(workers, result.is_ok()).await;
     result
+}
+
+/// The parts of a hub, wired together.
+struct Hub {
+    world: World,
+    /// Of the hub's API server, past the gate: for reads.
+    reader: Writer,
+    lead: Lead,
+    members: Members,
+    actor: Actor,
+    delivery: Delivery,
+    /// Tasks that only show things.
+    shows: [JoinHandle<()>; 2],
+}
+
+impl Hub {
+    /// Watches begin, and the pages are served; nothing is decided yet.
+    async fn build(options: HubOptions) -> Result<Self, HubError> {
+        let registry = Registry::new();
+        let requests = RequestCounter::new(&registry)?;
+        let kubeconfig = kubeconfig(options.kubeconfig.as_deref())?;
+        let client = connect(&kubeconfig, &ConnectOptions::new("hub"), &requests).await?;
+        let reader = Writer::new(client.clone(), FIELD_MANAGER);
+        let queues = Queues::default();
+        let (events, events_sender) =
+            Events::start(reader.clone(), REPORTER, &instance(), &registry)?;
+        let observer = Observer::new(&registry, &queues, events)?;
+        windlass_metrics::process(&registry)?;
+        let world = World::start(&client, queues.clone(), observer);
+        let server = serve(options.metrics_bind_address, &registry, &world).await?;
+        let lead = {
+            // A connection of its own: a renewal must not wait behind other requests.
+            let client = connect(&kubeconfig, &ConnectOptions::new("hub"), &requests).await?;
+            let synced = world.clone();
+            let ready = async move { synced.wait_synced().await };
+            Lead::start(client, options.leader_election, &registry, ready)?
+        };
+        let writer = reader.clone().with_gate(lead.gate());
+        let policy = MemberPolicy {
+            unhealthy_threshold: options.member_unhealthy_threshold,
+            force_delete_wait: options.force_delete_wait,
+        };
+        let members = Members::new(world.clone(), writer.clone(), requests, policy, &registry)?;
+        let contents = Contents::new(world.clone(), client.clone());
+        let resources = Resources::with_filter(
+            client.clone(),
+            Discovery::new(client),
+            options.filter,
+            Arc::new(move |placement: &str| queues.placements.add(placement.to_owned())),
+        );
+        let actor = Actor::new(
+            world.clone(),
+            writer.clone(),
+            contents.clone(),
+            resources,
+            members.clone(),
+            options.external_unset,
+        );
+        Ok(Self {
+            delivery: Delivery::new(world.clone(), contents, members.clone(), writer),
+            world,
+            reader,
+            lead,
+            members,
+            actor,
+            shows: [server, events_sender],
+        })
+    }
+
+    /// Works until the queues are closed: members are connected by every process, the rest is done by the
+    /// one that leads.
+    async fn work(&self, workers: &mut Vec<JoinHandle<()>>) -> Result<(), HubError> {
+        installed::check(&self.reader).await?;
+        self.world.wait_synced().await;
+        tracing::info!("the hub is in sync");
+        workers.extend(
+            (0..CLUSTER_WORKERS).map(|_| clock::spawn("clusters", self.members.clone().work())),
+        );
+        self.lead.leads().await;
+        self.members.lead();
+        workers.extend(
+            (0..PLACEMENT_WORKERS).map(|_| clock::spawn("placements", self.actor.clone().work())),
+        );
+        workers.extend(
+            (0..DELIVERY_WORKERS).map(|_| clock::spawn("delivery", self.delivery.clone().work())),
+        );
+        futures::future::join_all(workers).await;
+        Ok(())
+    }
+
+    /// In order: no new keys; what is under way ends, if it may; the lease is given back.
+    async fn end(self, workers: Vec<JoinHandle<()>>, in_order: bool) {
+        let queues = &self.world.queues;
+        queues.placements.shutdown();
+        queues.bindings.shutdown();
+        queues.clusters.shutdown();
+        if in_order {
+            self.lead.drain().await;
+        }
+        for worker in workers {
+            worker.abort();
+        }
+        self.lead.release().await;
+        self.world.stop();
+        for task in self.shows {
+            task.abort();
+        }
+    }
+}
+
+/// The kubeconfig of a file; or what a Pod is given; or what kubectl would use.
+fn kubeconfig(path: Option<&Path>) -> Result<Kubeconfig, HubError> {
+    if let Some(path) = path {
+        return Kubeconfig::read_from(path)
+            .map_err(|error| HubError::Kubeconfig(format!("{}: {error}", path.display())));
+    }
+    match in_cluster() {
+        Some(kubeconfig) => Ok(kubeconfig),
+        None => Kubeconfig::read().map_err(|error| HubError::Kubeconfig(error.to_string())),
+    }
+}
+
+async fn serve(
+    address: SocketAddr,
+    registry: &Registry,
+    world: &World,
+) -> Result<JoinHandle<()>, HubError> {
+    let world = world.clone();
+    let readiness = Readiness::new(move || world.unsynced());
+    let server = windlass_metrics::serve(address, registry.clone(), readiness)
+        .await
+        .map_err(|error| HubError::Serve(address, error))?;
+    Ok(clock::spawn("metrics", server))
 }
