@@ -1,6 +1,7 @@
 //! Numbers that may be percentages.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use windlass_status::defaults::Amount;
 
 /// `maxUnavailable` and `maxSurge` when they are absent (hub reference §0.6).
 pub const DEFAULT_BUDGET_PERCENT: u8 = 25;
@@ -10,17 +11,14 @@ pub const DEFAULT_BUDGET_PERCENT: u8 = 25;
 /// [`DEFAULT_BUDGET_PERCENT`]; a negative number means none.
 #[must_use]
 pub fn resolve(value: Option<&IntOrString>, total: usize) -> usize {
-    let percent = match value {
-        Some(IntOrString::Int(number)) => return usize::try_from(*number).unwrap_or(0),
-        Some(IntOrString::String(text)) => match text.strip_suffix('%') {
-            Some(percent) => percent.parse::<u16>().ok(),
-            None => match text.parse() {
-                Ok(number) => return number,
-                Err(_) => None,
-            },
-        },
-        None => None,
-    };
-    let percent = percent.map_or(usize::from(DEFAULT_BUDGET_PERCENT), usize::from);
-    total.saturating_mul(percent).div_ceil(100)
+    if let Some(IntOrString::Int(number)) = value
+        && *number < 0
+    {
+        return 0;
+    }
+    let amount = value
+        .and_then(Amount::read)
+        .unwrap_or(Amount::Percent(u32::from(DEFAULT_BUDGET_PERCENT)));
+    let total = u32::try_from(total).unwrap_or(u32::MAX);
+    usize::try_from(amount.of_total(total)).unwrap_or(usize::MAX)
 }
