@@ -194,10 +194,10 @@ impl Builder<'_> {
                     return self.unknown(*stage, Gap::NotRolledOut);
                 }
                 None | Some((_, Status::Unknown)) => {
-                    let gap = if rolled_out {
-                        Gap::Unreported
-                    } else {
-                        Gap::NotRolledOut
+                    let gap = match (rolled_out, view.unreachable) {
+                        (false, _) => Gap::NotRolledOut,
+                        (true, false) => Gap::Unreported,
+                        (true, true) => Gap::Unreachable,
                     };
                     return self.unknown(*stage, gap);
                 }

@@ -137,6 +137,8 @@ pub struct BindingView<'a> {
     /// Whether the rollout has yet to change it though it is on the latest snapshot: its overrides or
     /// apply strategy are out of date.
     pub held_back: bool,
+    /// Whether its cluster has stopped answering.
+    pub unreachable: bool,
 }
 
 impl BindingView<'_> {

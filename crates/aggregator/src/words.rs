@@ -88,6 +88,8 @@ pub enum Gap {
     NotRolledOut,
     /// The binding has not reported on what it asks for now.
     Unreported,
+    /// The same, and the cluster does not answer.
+    Unreachable,
 }
 
 impl Gap {
@@ -102,6 +104,11 @@ impl Gap {
                 format!(
                     "The cluster's binding does not report {stage} for its present desired state yet"
                 )
+            }
+            Self::Unreachable => {
+                "The cluster does not answer, so that it can't be told of its present desired state; what its \
+                 MemberCluster says of it tells why"
+                    .to_owned()
             }
         }
     }

@@ -15,6 +15,8 @@ use crate::world::{BY_PLACEMENT, World, placement_of};
 /// A complete snapshot group with its manifests.
 #[derive(Debug)]
 pub struct Content {
+    /// The placement that it belongs to.
+    pub placement: String,
     /// Name of the master.
     pub name: String,
     /// Index of the group.
@@ -115,6 +117,7 @@ impl Contents {
             );
         }
         let content = Arc::new(Content {
+            placement: placement.clone(),
             name: master.to_owned(),
             index,
             hash: group.hash().unwrap_or_default().to_owned(),

@@ -100,9 +100,20 @@ impl Delivery {
                 .await?;
             return Ok(Next::Backoff(Some(Duration::from_secs(1))));
         };
+        let placement = placement_of(&*binding).unwrap_or_default();
+        // Whoever may edit bindings is not allowed everything that is placed by others.
+        if content.placement != placement {
+            let message = format!(
+                "resource snapshot {} belongs to another placement; name one of {placement}",
+                content.name
+            );
+            self.write_status(&binding, None, |report| report.sync_failed(message))
+                .await?;
+            return Ok(Next::Event);
+        }
         let digest = desired_digest(&binding, &content.hash);
         let desired = Desired {
-            work_name: names::work(&placement_of(&*binding).unwrap_or_default()),
+            work_name: names::work(&placement),
             work_namespace: names::member_namespace(cluster),
             digest,
             strategy: binding.spec.apply_strategy.clone().unwrap_or_default(),

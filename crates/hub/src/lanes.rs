@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bindings of one cluster at once. A worker that meets a full lane leaves its key there and goes on.
-const WIDTH: usize = 8;
+const WIDTH: usize = 4;
 
 /// See the module. Clones share everything.
 #[derive(Clone)]

@@ -33,7 +33,7 @@ pub const FIELD_MANAGER: &str = "windlass-hub";
 /// Placements worked on at once.
 const PLACEMENT_WORKERS: usize = 8;
 /// Bindings worked on at once. Many, for each waits for its cluster; few of them are one cluster's.
-const DELIVERY_WORKERS: usize = 128;
+const DELIVERY_WORKERS: usize = 1024;
 /// Clusters looked at at once.
 const CLUSTER_WORKERS: usize = 16;
 
@@ -190,6 +190,7 @@ impl Hub {
         );
         self.lead.leads().await;
         self.members.lead();
+        self.world.observer.lead();
         workers.extend(
             (0..PLACEMENT_WORKERS).map(|_| clock::spawn("placements", self.actor.clone().work())),
         );

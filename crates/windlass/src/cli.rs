@@ -1,7 +1,7 @@
 //! What the commands share: a client for a person's kubeconfig, words for failures, output.
 
 use std::io::{ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kube::api::{Api, ListParams};
@@ -31,6 +31,16 @@ pub fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, Failure> {
         text if text.contains(&name) => text.into(),
         text => format!("{name}: {text}").into(),
     })
+}
+
+/// The kubeconfig that kubectl uses.
+pub fn kubectls() -> PathBuf {
+    let listed = std::env::var_os("KUBECONFIG");
+    let first = listed
+        .as_deref()
+        .and_then(|list| std::env::split_paths(list).find(|path| !path.as_os_str().is_empty()));
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+    first.unwrap_or_else(|| home().join(".kube/config"))
 }
 
 /// A writer on the hub, once that is known to be one.

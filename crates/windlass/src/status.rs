@@ -24,18 +24,18 @@ const PREFIX: &str = "ClusterResourcePlacement";
 pub struct Args {
     /// The placement; without it, all of them.
     placement: Option<String>,
-    /// Kubeconfig of the hub.
+    /// Kubeconfig of the hub; without it, the one that kubectl uses.
     #[arg(long, env = "WINDLASS_KUBECONFIG")]
-    kubeconfig: PathBuf,
+    kubeconfig: Option<PathBuf>,
     /// Form of the output.
-    #[arg(long, short, default_value = "table")]
+    #[arg(long, short, env = "WINDLASS_OUTPUT", default_value = "table")]
     output: Output,
     /// Follow the placement until its latest index is available on every cluster: on a terminal the table
     /// is drawn anew, elsewhere each change is a line, with the time in UTC.
-    #[arg(long, short, requires = "placement")]
+    #[arg(long, short, env = "WINDLASS_WATCH", requires = "placement")]
     watch: bool,
     /// With --watch: fail when that takes longer: 60, 60s, 5m or 1h.
-    #[arg(long, requires = "watch", value_parser = cli::seconds)]
+    #[arg(long, env = "WINDLASS_TIMEOUT", requires = "watch", value_parser = cli::seconds)]
     timeout: Option<Duration>,
 }
 
@@ -49,7 +49,8 @@ enum Output {
 }
 
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let hub = cli::hub(&args.kubeconfig, "windlass-status").await?;
+    let kubeconfig = args.kubeconfig.clone().unwrap_or_else(cli::kubectls);
+    let hub = cli::hub(&kubeconfig, "windlass-status").await?;
     let Some(name) = &args.placement else {
         let api: Api<ClusterResourcePlacement> = Api::all(hub.client().clone());
         let list = api

@@ -214,6 +214,7 @@ impl Bound {
             snapshot_index: self.index.as_deref(),
             current_policy: self.current_policy,
             held_back: self.held_back,
+            unreachable: false,
         }
     }
 }

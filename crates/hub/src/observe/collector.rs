@@ -1,6 +1,7 @@
 //! Series about placements and clusters, made from the [`Tally`] when they are asked for: what is gone
 //! there has no series, and nothing has to be taken back.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus::core::{Collector, Desc};
@@ -19,6 +20,7 @@ pub const INDEXES: usize = 5;
 /// See the module.
 pub struct FleetCollector {
     tally: Arc<Mutex<Tally>>,
+    leads: Arc<AtomicBool>,
     queues: Queues,
     series: Mutex<Series>,
     /// Copies whose descriptions can be borrowed.
@@ -107,9 +109,14 @@ impl FleetCollector {
     ///
     /// # Errors
     /// Never in practice: the names are fixed.
-    pub fn new(tally: Arc<Mutex<Tally>>, queues: Queues) -> Result<Self, prometheus::Error> {
+    pub fn new(
+        tally: Arc<Mutex<Tally>>,
+        leads: Arc<AtomicBool>,
+        queues: Queues,
+    ) -> Result<Self, prometheus::Error> {
         Ok(Self {
             tally,
+            leads,
             queues,
             series: Mutex::new(Series::new()?),
             described: Series::new()?,
@@ -135,7 +142,7 @@ impl Collector for FleetCollector {
         ] {
             gauges.reset();
         }
-        {
+        if self.leads.load(Ordering::Relaxed) {
             let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
             fill(&series, &tally);
         }

@@ -11,6 +11,7 @@ pub mod tally;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -37,6 +38,7 @@ pub const REPORTER: &str = "windlass.dev/hub";
 #[derive(Clone)]
 pub struct Observer {
     tally: Arc<Mutex<Tally>>,
+    leads: Arc<AtomicBool>,
     events: Events,
 }
 
@@ -51,10 +53,21 @@ impl Observer {
         events: Events,
     ) -> Result<Self, prometheus::Error> {
         let tally = Arc::default();
-        let fleet = FleetCollector::new(Arc::clone(&tally), queues.clone())?;
+        let leads = Arc::default();
+        let fleet = FleetCollector::new(Arc::clone(&tally), Arc::clone(&leads), queues.clone())?;
         registry.register(Box::new(fleet))?;
         actors::register(registry)?;
-        Ok(Self { tally, events })
+        Ok(Self {
+            tally,
+            leads,
+            events,
+        })
+    }
+
+    /// This process leads: from now on it shows the fleet. A standby does not, so that sums over all
+    /// processes are right.
+    pub fn lead(&self) {
+        self.leads.store(true, Ordering::Relaxed);
     }
 
     /// A placement has changed.
@@ -67,7 +80,9 @@ impl Observer {
         };
         let facts = PlacementFacts::of(new);
         let took = tally.placement(&name, &facts, change.initial, clock::monotonic());
-        if let Some(took) = took {
+        if let Some(took) = took
+            && self.leads.load(Ordering::Relaxed)
+        {
             actors::rolled_out(took);
         }
     }

@@ -43,6 +43,7 @@ impl World {
         let registry = Registry::new();
         let events = Events::silent().unwrap();
         let observer = Observer::new(&registry, &Queues::default(), events).unwrap();
+        observer.lead();
         Self { registry, observer }
     }
 
@@ -367,6 +368,7 @@ fn the_page_tells_of_every_series() {
     let queues = Queues::default();
     windlass_metrics::process(&registry).unwrap();
     let observer = Observer::new(&registry, &queues, Events::silent().unwrap()).unwrap();
+    observer.lead();
     {
         let mut tally = observer.lock();
         tally.cluster("east", true);

@@ -69,6 +69,7 @@ pub(super) struct Decided {
     pub(super) latest: LatestSnapshot,
     pub(super) resources: Vec<ResourceIdentifier>,
     pub(super) held: BTreeSet<String>,
+    pub(super) unreachable: BTreeSet<String>,
 }
 
 impl Actor {
@@ -229,6 +230,7 @@ impl Actor {
             latest,
             resources,
             held: plan.held,
+            unreachable: self.members.unreachable(),
         };
         let hold = self.write_status(placement, &decided, now).await?;
         let timers = [plan.wake_at, decided.schedule.wake_at]

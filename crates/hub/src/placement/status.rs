@@ -38,6 +38,8 @@ pub struct StatusInputs<'a> {
     pub bindings: &'a [Arc<ClusterResourceBinding>],
     /// Names of the bindings that are held back.
     pub held: &'a BTreeSet<String>,
+    /// Clusters that have stopped answering.
+    pub unreachable: &'a BTreeSet<String>,
     /// Snapshot groups.
     pub groups: &'a Groups,
     /// The latest snapshot.
@@ -69,6 +71,7 @@ pub fn roll_up(inputs: &StatusInputs<'_>, now: Timestamp) -> Aggregate {
             snapshot_index: index.as_deref(),
             current_policy: binding.spec.scheduling_policy_snapshot_name == inputs.policy_snapshot,
             held_back: inputs.held.contains(&binding.name_any()),
+            unreachable: inputs.unreachable.contains(&binding.spec.target_cluster),
         });
     let bindings: BTreeMap<&str, BindingView<'_>> = bindings_by_cluster(views);
     let index = inputs.latest.index.to_string();
