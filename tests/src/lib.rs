@@ -479,7 +479,9 @@ impl Drop for Fleet {
                 "last lines of the hub's log:\n{}",
                 lines[lines.len().saturating_sub(30)..].join("\n")
             );
-            eprintln!("{}", self.get("hub", "crp", "{.items[*].status}"));
+            for what in ["crp", "crb"] {
+                eprintln!("{}", self.get("hub", what, "{.items[*].status}"));
+            }
         }
         drop(
             Command::new(root().join("hack/fleet"))

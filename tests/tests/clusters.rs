@@ -57,6 +57,20 @@ fn clusters_change_leave_and_come_back() {
     for member in &MEMBERS[1..] {
         fleet.join(member);
     }
+    let (hub, first) = (fleet.kubeconfig("hub"), fleet.kubeconfig("member-1"));
+    let again = [
+        "join",
+        "other",
+        "--hub-kubeconfig",
+        &hub.to_string_lossy(),
+        "--member-kubeconfig",
+        &first.to_string_lossy(),
+    ];
+    let error = fleet.windlass(&again).unwrap_err();
+    assert!(
+        error.contains("in the fleet already, as member-1"),
+        "{error}"
+    );
     fleet.apply("hub", APPS);
     fleet.apply("hub", &placement("app"));
     fleet.apply("hub", &placement("old"));

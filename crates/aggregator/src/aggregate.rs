@@ -50,6 +50,7 @@ pub struct Counts {
 /// | scheduling | index, resources | entries | conditions |
 /// |---|---|---|---|
 /// | invalid selectors | as they were | as they were | Scheduled False; others as they were |
+/// | undecided | as they were | as they were | Scheduled Unknown; others as they were |
 /// | pending | latest (External: no index) | none | Scheduled Unknown; others as they were |
 /// | decided, no cluster selected | latest (External: no index) | slots | Scheduled |
 /// | decided | of the roll-up | clusters by name, slots | Scheduled, and those of the roll-up |
@@ -62,6 +63,10 @@ pub fn aggregate(view: &AggregateView<'_>, now: Timestamp) -> Aggregate {
         Scheduling::InvalidSelectors(message) => {
             let kept = view.previous.cloned().unwrap_or_default();
             unscheduled(view, kept, Status::False, message.to_owned(), now)
+        }
+        Scheduling::Undecided(message) => {
+            let kept = view.previous.cloned().unwrap_or_default();
+            unscheduled(view, kept, Status::Unknown, message.to_owned(), now)
         }
         Scheduling::Pending => {
             let kept = PlacementStatus {

@@ -185,8 +185,8 @@ fn disagreement(clusters: &[Cluster<'_>]) -> String {
     if groups.keys().all(Option::is_none) {
         return format!(
             "The rollout is controlled by an external controller, and none of {} observes a resource \
-             index yet; to roll out, start a ClusterStagedUpdateRun or set spec.resourceSnapshotName \
-             of the bindings",
+             index yet; to roll out, set spec.resourceSnapshotName and state Bound of the \
+             ClusterResourceBindings",
             words::count(clusters.len())
         );
     }

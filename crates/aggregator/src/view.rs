@@ -79,6 +79,8 @@ impl Mode {
 pub enum Scheduling<'a> {
     /// The selectors can't be acted on, for this reason; nothing else was looked at.
     InvalidSelectors(&'a str),
+    /// The API server refuses or does not answer, for this reason; what was decided before stands.
+    Undecided(&'a str),
     /// Not done for this generation.
     Pending,
     /// Done.

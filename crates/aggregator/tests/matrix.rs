@@ -297,7 +297,7 @@ fn rows_27_to_29_external_disagreement() {
         &row_27,
         &["a idx= | Sch=T RS=U/RolloutStartedUnknown"],
     );
-    assert!(message.contains("ClusterStagedUpdateRun"), "{message}");
+    assert!(message.contains("spec.resourceSnapshotName"), "{message}");
 
     let rolled = format!("a snap=0 {FULFILLED}");
     let row_28 = World::external("0").bound(&rolled).bound("b snap=");

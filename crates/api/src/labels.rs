@@ -41,6 +41,9 @@ pub const LAST_APPLIED: &str = "kubernetes-fleet.io/last-applied-configuration";
 pub const DELIVERY: &str = "windlass.dev/delivery";
 /// Value of [`DELIVERY`] for push.
 pub const DELIVERY_PUSH: &str = "push";
+/// On a MemberCluster: the UID of the namespace kube-system there, by which a cluster is known under
+/// whatever name.
+pub const CLUSTER_UID: &str = "windlass.dev/cluster-uid";
 /// On a Namespace or CRD: it may be removed with what it holds (design §5.19).
 pub const ALLOW_CASCADE: &str = "windlass.dev/allow-cascade";
 /// On a MemberCluster that is being deleted: placed objects are removed too.

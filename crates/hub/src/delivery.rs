@@ -130,6 +130,13 @@ impl Delivery {
         digest: Digest,
         outcome: &Outcome,
     ) -> Result<Next, ApiError> {
+        if let Some(error @ ApiError::Rejected(why)) = &outcome.error {
+            let cluster = &binding.spec.target_cluster;
+            let message = format!("cluster {cluster} refuses what the hub has to do there: {why}");
+            self.write_status(binding, None, |report| report.sync_failed(message))
+                .await?;
+            return Ok(Next::Backoff(error.retry_after()));
+        }
         if let Some(error) = &outcome.error {
             // Nothing was learnt about the objects; the status keeps what is known.
             tracing::debug!(%error, "cluster can't be reached");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{Api, DynamicObject, ListParams};
-use kube::core::{ApiResource, GroupVersionKind};
+use kube::core::{ApiResource, GroupVersionKind, PartialObjectMeta};
 use kube::{Client, ResourceExt};
 use serde_json::Value;
 use windlass_api::member::{Identity, MemberCluster, MemberClusterSpec};
@@ -62,6 +62,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let member_kubeconfig = cli::read_kubeconfig(&args.member_kubeconfig)?;
     let endpoint = endpoint::of(&member_kubeconfig)?;
     let member = Writer::new(cli::client(member_kubeconfig).await?, FIELD_MANAGER);
+    let uid = identity(&member).await?;
+    refuse_second_name(&hub, name, &uid).await?;
 
     say(&format!(
         "{name}: rights of the hub there:\n{}",
@@ -89,7 +91,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         names::HUB_NAMESPACE,
         names::credentials_secret(name)
     ));
-    create_cluster(&hub, &args).await?;
+    create_cluster(&hub, &args, &uid).await?;
     say(&format!(
         "hub: MemberCluster {name} is in place; watch it with: kubectl get cluster {name}"
     ));
@@ -149,6 +151,38 @@ fn check_rule(rule: &Value) -> Result<(), Failure> {
         return Err("a rule needs verbs".into());
     }
     Ok(())
+}
+
+/// What a cluster is known by, whatever it is called: nobody can replace the namespace kube-system.
+async fn identity(member: &Writer) -> Result<String, Failure> {
+    let namespace: Option<Namespace> = member
+        .get(None, "kube-system")
+        .await
+        .map_err(|error| words("reading the member's namespace kube-system", &error))?;
+    namespace
+        .and_then(|namespace| namespace.metadata.uid)
+        .ok_or_else(|| "the member has no namespace kube-system".into())
+}
+
+/// Two names of one cluster would undo each other's work there.
+async fn refuse_second_name(hub: &Writer, name: &str, uid: &str) -> Result<(), Failure> {
+    let clusters: Api<MemberCluster> = Api::all(hub.client().clone());
+    let list = clusters.list_metadata(&ListParams::default()).await;
+    let list = list
+        .map_err(ApiError::from_kube)
+        .map_err(|error| words("reading the MemberClusters", &error))?;
+    let known = |cluster: &&PartialObjectMeta<MemberCluster>| {
+        let annotation = cluster.annotations().get(labels::CLUSTER_UID);
+        annotation.is_some_and(|known| known == uid) && cluster.name_any() != name
+    };
+    match list.items.iter().find(known) {
+        Some(other) => Err(format!(
+            "this cluster is in the fleet already, as {}; let it leave first: windlass leave {0}",
+            other.name_any()
+        )
+        .into()),
+        None => Ok(()),
+    }
 }
 
 async fn refuse_if_leaving(hub: &Writer, name: &str) -> Result<(), Failure> {
@@ -273,20 +307,22 @@ async fn renew(hub: &Writer, secret: &Secret) -> Result<(), ApiError> {
         .map(drop)
 }
 
-async fn create_cluster(hub: &Writer, args: &Args) -> Result<(), Failure> {
-    let result = match hub.create(&cluster(args)).await {
+async fn create_cluster(hub: &Writer, args: &Args, uid: &str) -> Result<(), Failure> {
+    let result = match hub.create(&cluster(args, uid)).await {
         Err(ApiError::AlreadyExists(_)) => {
-            let push = |live: &mut MemberCluster| {
-                cli::annotate(live, labels::DELIVERY, labels::DELIVERY_PUSH)
+            let marks = |live: &mut MemberCluster| {
+                let push = cli::annotate(live, labels::DELIVERY, labels::DELIVERY_PUSH);
+                let known = cli::annotate(live, labels::CLUSTER_UID, uid);
+                push || known
             };
-            cli::change(hub, None, &args.name, push).await.map(drop)
+            cli::change(hub, None, &args.name, marks).await.map(drop)
         }
         other => other.map(drop),
     };
     result.map_err(|error| words("creating the MemberCluster", &error))
 }
 
-fn cluster(args: &Args) -> MemberCluster {
+fn cluster(args: &Args, uid: &str) -> MemberCluster {
     let identity = Identity {
         kind: "ServiceAccount".to_owned(),
         name: install::SERVICE_ACCOUNT.to_owned(),
@@ -300,6 +336,7 @@ fn cluster(args: &Args) -> MemberCluster {
     };
     let mut cluster = MemberCluster::new(&args.name, spec);
     cli::annotate(&mut cluster, labels::DELIVERY, labels::DELIVERY_PUSH);
+    cli::annotate(&mut cluster, labels::CLUSTER_UID, uid);
     // The hub would add these two; with them there, it has nothing to write.
     cluster
         .labels_mut()

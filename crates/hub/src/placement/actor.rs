@@ -7,7 +7,7 @@ use std::time::Duration;
 use dashmap::DashMap;
 use futures::{FutureExt, StreamExt, stream};
 use kube::{Api, ResourceExt};
-use windlass_aggregator::ExternalUnset;
+use windlass_aggregator::{ExternalUnset, Scheduling};
 use windlass_api::conditions::SCHEDULED;
 use windlass_api::labels;
 use windlass_api::placement::{ClusterResourcePlacement, ResourceIdentifier};
@@ -19,7 +19,7 @@ use windlass_status::conditions::NewCondition;
 
 use super::bindings::{self, BindingInputs, BindingPlan};
 use super::policy::{self, PolicyInputs};
-use super::report::verdict;
+use super::report::{notes, verdict};
 use super::snapshots::{self, Groups, LatestSnapshot, SnapshotInputs};
 use crate::contents::{Contents, identifier};
 use crate::members::Members;
@@ -63,7 +63,8 @@ pub struct Actor {
 /// What is decided on the way, for the status.
 pub(super) struct Decided {
     pub(super) schedule: Schedule,
-    pub(super) idle: Vec<String>,
+    /// What a person should know beside the verdict of the scheduler.
+    pub(super) notes: Vec<String>,
     pub(super) policy_snapshot: Arc<ClusterSchedulingPolicySnapshot>,
     pub(super) groups: Groups,
     pub(super) latest: LatestSnapshot,
@@ -128,16 +129,22 @@ impl Actor {
                 tracing::debug!(what, "selection waits for a watch");
                 return Ok(Next::Event);
             }
-            Err(SelectError::User(message)) => return self.invalid(&placement, &message).await,
+            Err(SelectError::User(message)) => {
+                self.stand(&placement, Scheduling::InvalidSelectors(&message))
+                    .await?;
+                return Ok(Next::Event);
+            }
             Err(SelectError::Api { message, retry }) => {
-                self.invalid(&placement, &message).await?;
+                self.stand(&placement, Scheduling::Undecided(&message))
+                    .await?;
                 return Ok(Next::Backoff((!retry).then_some(REFUSED_AGAIN)));
             }
         };
         match self.place(&placement, &selection).await {
             // Somebody has to act: what runs stays, and the status says what is refused.
             Err(ApiError::Rejected(message)) => {
-                self.invalid(&placement, &message).await?;
+                self.stand(&placement, Scheduling::Undecided(&message))
+                    .await?;
                 Ok(Next::Backoff(Some(REFUSED_AGAIN)))
             }
             other => other,
@@ -207,7 +214,8 @@ impl Actor {
         let policy = self.policy(placement, limit).await?;
         let (plan, schedule) = self.bindings(placement, &policy, &latest, now);
         let policy = self.decisions(placement, policy, &schedule, now).await?;
-        self.write_bindings(&plan).await?;
+        // One that is refused does not keep the status of the others from being written.
+        let written = self.write_bindings(&plan).await;
         let groups = Groups::of(&self.world.snapshots.by_index(BY_PLACEMENT, &name));
         let resources = match wait {
             None => selection
@@ -224,7 +232,12 @@ impl Actor {
         };
         let decided = Decided {
             schedule,
-            idle: selection.idle.clone(),
+            notes: notes(
+                selection,
+                placement,
+                &self.world.bindings_of(&name),
+                &written,
+            ),
             policy_snapshot: policy,
             groups,
             latest,
@@ -233,6 +246,13 @@ impl Actor {
             unreachable: self.members.unreachable(),
         };
         let hold = self.write_status(placement, &decided, now).await?;
+        if let Err(error) = written {
+            tracing::warn!(
+                error = error.message(),
+                "not every binding could be written"
+            );
+            return Ok(Next::Backoff(error.retry_after()));
+        }
         let timers = [plan.wake_at, decided.schedule.wake_at]
             .into_iter()
             .flatten()

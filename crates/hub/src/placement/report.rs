@@ -6,29 +6,34 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use windlass_aggregator::Scheduling;
+use windlass_api::binding::{BindingState, ClusterResourceBinding};
 use windlass_api::conditions::{Reason, Status};
-use windlass_api::placement::{ClusterResourcePlacement, ResourceIdentifier};
+use windlass_api::placement::{ClusterResourcePlacement, ResourceIdentifier, RolloutStrategyType};
 use windlass_cluster::{ApiError, clock};
 use windlass_scheduler::Schedule;
+use windlass_status::defaults::rollout_type;
 
 use super::actor::{Actor, Decided};
 use super::snapshots::{Groups, LatestSnapshot};
 use super::status::{self, StatusInputs};
 use crate::observe::{Skipped, skipped};
-use crate::worker::Next;
+use crate::select::Selection;
+
+/// How many clusters a note names.
+const LEFT_NAMED: usize = 5;
 
 impl Actor {
-    /// Only says that the selectors can't be acted on: nothing that runs is touched.
-    pub(super) async fn invalid(
+    /// Only says why the placement can't be acted on: nothing that runs is touched.
+    pub(super) async fn stand(
         &self,
         placement: &ClusterResourcePlacement,
-        message: &str,
-    ) -> Result<Next, ApiError> {
+        scheduling: Scheduling<'_>,
+    ) -> Result<(), ApiError> {
         let empty = (Groups::default(), LatestSnapshot::default());
         let rolled = status::roll_up(
             &StatusInputs {
                 placement,
-                scheduling: Scheduling::InvalidSelectors(message),
+                scheduling,
                 decisions: &[],
                 policy_snapshot: "",
                 bindings: &[],
@@ -43,7 +48,7 @@ impl Actor {
             clock::now(),
         );
         self.put_status(placement, rolled.status).await?;
-        Ok(Next::Event)
+        Ok(())
     }
 
     pub(super) async fn write_status(
@@ -54,7 +59,7 @@ impl Actor {
     ) -> Result<Option<Duration>, ApiError> {
         let name = placement.name_any();
         let bindings = self.world.bindings_of(&name);
-        let others = self.shared_snapshot(&bindings, &decided.latest).await?;
+        let others = self.shared_snapshot(&bindings, decided).await?;
         let decisions: Vec<_> = decided
             .schedule
             .selected
@@ -64,7 +69,7 @@ impl Actor {
             .collect();
         let (_, reason) = verdict(&decided.schedule);
         let said = std::slice::from_ref(&decided.schedule.message);
-        let message = [said, &decided.idle].concat().join("; ");
+        let message = [said, &decided.notes].concat().join("; ");
         let policy_snapshot = decided.policy_snapshot.name_any();
         let rolled = status::roll_up(
             &StatusInputs {
@@ -101,16 +106,16 @@ impl Actor {
         Ok(None)
     }
 
-    /// Under External all clusters may share a snapshot that is not the latest; its content is shown then.
+    /// Under External all selected clusters may share a snapshot that is not the latest; its content is
+    /// shown then.
     pub(super) async fn shared_snapshot(
         &self,
-        bindings: &[Arc<windlass_api::binding::ClusterResourceBinding>],
-        latest: &LatestSnapshot,
+        bindings: &[Arc<ClusterResourceBinding>],
+        decided: &Decided,
     ) -> Result<HashMap<String, Vec<ResourceIdentifier>>, ApiError> {
-        let names: BTreeSet<&str> = bindings
-            .iter()
-            .map(|b| b.spec.resource_snapshot_name.as_str())
-            .collect();
+        let policy = decided.policy_snapshot.name_any();
+        let latest = &decided.latest;
+        let names = snapshots_in_use(bindings, &policy);
         let mut others = HashMap::new();
         if let (1, Some(name)) = (names.len(), names.first())
             && !name.is_empty()
@@ -147,5 +152,110 @@ pub(super) fn verdict(schedule: &Schedule) -> (Status, Reason) {
         (Status::True, Reason::SchedulingPolicyFulfilled)
     } else {
         (Status::False, Reason::SchedulingPolicyUnfulfilled)
+    }
+}
+
+/// Snapshots that the bindings which count name: of clusters that are selected by the present policy.
+fn snapshots_in_use<'a>(
+    bindings: &'a [Arc<ClusterResourceBinding>],
+    policy: &str,
+) -> BTreeSet<&'a str> {
+    let counts = |binding: &&Arc<ClusterResourceBinding>| {
+        binding.metadata.deletion_timestamp.is_none()
+            && binding.spec.state != BindingState::Unscheduled
+            && binding.spec.scheduling_policy_snapshot_name == policy
+    };
+    bindings
+        .iter()
+        .filter(counts)
+        .map(|binding| binding.spec.resource_snapshot_name.as_str())
+        .collect()
+}
+
+/// What a person should know beside the verdict of the scheduler: selectors that choose nothing; bindings
+/// that could not be written; under External, clusters that keep what they have though they are not
+/// selected any more.
+pub(super) fn notes(
+    selection: &Selection,
+    placement: &ClusterResourcePlacement,
+    bindings: &[Arc<ClusterResourceBinding>],
+    written: &Result<(), ApiError>,
+) -> Vec<String> {
+    let mut notes = selection.idle.clone();
+    if let Err(ApiError::Rejected(why)) = written {
+        notes.push(format!("a binding can't be written: {why}"));
+    }
+    if rollout_type(placement.spec.strategy.as_ref()) == RolloutStrategyType::External {
+        let left: BTreeSet<String> = bindings
+            .iter()
+            .filter(|b| b.spec.state == BindingState::Unscheduled)
+            .filter(|b| b.metadata.deletion_timestamp.is_none())
+            .map(|b| {
+                format!(
+                    "{} (ClusterResourceBinding {})",
+                    b.spec.target_cluster,
+                    b.name_any()
+                )
+            })
+            .collect();
+        if !left.is_empty() {
+            let more = left.len().saturating_sub(LEFT_NAMED);
+            let named: Vec<String> = left.into_iter().take(LEFT_NAMED).collect();
+            let tail = if more > 0 {
+                format!(" and {more} more")
+            } else {
+                String::new()
+            };
+            notes.push(format!(
+                "not selected any more, and left as they are until their binding is deleted: {}{tail}",
+                named.join(", ")
+            ));
+        }
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_api::placement::RolloutStrategy;
+    use windlass_status::digest::Digest;
+
+    use super::*;
+
+    fn binding(cluster: &str, snapshot: &str, state: BindingState) -> Arc<ClusterResourceBinding> {
+        let mut binding = ClusterResourceBinding::default();
+        binding.metadata.name = Some(format!("p-{cluster}"));
+        binding.spec.target_cluster = cluster.to_owned();
+        binding.spec.resource_snapshot_name = snapshot.to_owned();
+        binding.spec.scheduling_policy_snapshot_name = "p-1".to_owned();
+        binding.spec.state = state;
+        Arc::new(binding)
+    }
+
+    #[test]
+    fn a_cluster_that_is_not_selected_any_more_does_not_count_and_is_named() {
+        let bindings = [
+            binding("a", "p-1-snapshot", BindingState::Bound),
+            binding("b", "p-0-snapshot", BindingState::Unscheduled),
+        ];
+        assert_eq!(
+            snapshots_in_use(&bindings, "p-1"),
+            BTreeSet::from(["p-1-snapshot"])
+        );
+        let selection = Selection {
+            manifests: Vec::new(),
+            hash: Digest::of_bytes(b""),
+            idle: Vec::new(),
+        };
+        let mut placement = ClusterResourcePlacement::new("p", Default::default());
+        let notes_of = |placement: &ClusterResourcePlacement| {
+            notes(&selection, placement, &bindings, &Ok(())).join("; ")
+        };
+        assert_eq!(notes_of(&placement), "");
+        placement.spec.strategy = Some(RolloutStrategy {
+            type_: Some(RolloutStrategyType::External),
+            ..Default::default()
+        });
+        assert!(notes_of(&placement).contains("b (ClusterResourceBinding p-b)"));
     }
 }

@@ -7,6 +7,7 @@ use kube::core::GroupVersionKind;
 use serde_json::Value;
 use windlass_api::names::is_reserved_namespace;
 use windlass_api::{CLUSTER_GROUP, PLACEMENT_GROUP, labels};
+use windlass_member::install::SERVICE_ACCOUNT;
 
 /// Why the flags that name kinds can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -147,6 +148,17 @@ impl ApiFilter {
             ("apps", "ReplicaSet" | "ControllerRevision") => owned(),
             ("", "ConfigMap") => named("kube-root-ca.crt"),
             ("", "ServiceAccount") => named("default"),
+            // The hub's own rights and kinds on a member: a placement can't take them away.
+            ("rbac.authorization.k8s.io", "ClusterRole" | "ClusterRoleBinding") => {
+                named(SERVICE_ACCOUNT)
+            }
+            ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+                let group = |name: &str| name.split_once('.').map(|(_, group)| group.to_owned());
+                meta.name
+                    .as_deref()
+                    .and_then(group)
+                    .is_some_and(|group| [CLUSTER_GROUP, PLACEMENT_GROUP].contains(&group.as_str()))
+            }
             // Credentials of member clusters (design §5.18).
             ("", "Secret") => labelled(labels::CREDENTIALS_CLUSTER),
             ("", "PersistentVolumeClaim") => self.hub_runs_workloads,
@@ -420,6 +432,31 @@ mod tests {
                 false,
             ),
             ("v1/PersistentVolumeClaim", json!({"name": "a"}), false),
+            (
+                "rbac.authorization.k8s.io/v1/ClusterRole",
+                json!({"name": "windlass-hub"}),
+                true,
+            ),
+            (
+                "rbac.authorization.k8s.io/v1/ClusterRoleBinding",
+                json!({"name": "windlass-hub"}),
+                true,
+            ),
+            (
+                "rbac.authorization.k8s.io/v1/ClusterRole",
+                json!({"name": "web"}),
+                false,
+            ),
+            (
+                "apiextensions.k8s.io/v1/CustomResourceDefinition",
+                json!({"name": "appliedworks.placement.kubernetes-fleet.io"}),
+                true,
+            ),
+            (
+                "apiextensions.k8s.io/v1/CustomResourceDefinition",
+                json!({"name": "things.example.com"}),
+                false,
+            ),
         ] {
             let actual = ApiFilter::default().passes_over(&gvk(kind), &meta(metadata.clone()));
             assert_eq!(actual, expected, "{kind} {metadata}");
