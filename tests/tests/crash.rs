@@ -3,13 +3,13 @@
 
 use windlass_tests::{Fleet, HubProcess, eventually};
 
-const MEMBER: &str = "member-1";
+const MEMBERS: [&str; 2] = ["member-1", "member-2"];
 /// One process is all there is, so nobody needs to wait for the lease of one that died.
 const ALONE: [&str; 1] = ["--leader-elect=false"];
 /// How often the hub is killed in the midst of a rollout.
 const KILLS: usize = 30;
 /// More writes than a placement's life takes; the walk ends when a failpoint is not reached any more.
-const MOST_WRITES: usize = 80;
+const MOST_WRITES: usize = 120;
 
 /// A namespace that is there before, with an object that is taken over and others that are created. (That a
 /// created namespace goes is another suite's matter: it takes seconds.)
@@ -29,16 +29,24 @@ fn content(value: &str) -> String {
     )
 }
 
-const PLACEMENT: &str = r"
+/// A placement on these clusters, which keeps no old versions.
+fn placement(clusters: &[&str]) -> String {
+    format!(
+        "
 apiVersion: placement.kubernetes-fleet.io/v1beta1
 kind: ClusterResourcePlacement
-metadata: {name: web}
+metadata: {{name: web}}
 spec:
   resourceSelectors:
-  - {group: '', version: v1, kind: Namespace, name: kept}
-  - {group: rbac.authorization.k8s.io, version: v1, kind: ClusterRole, name: web}
-  strategy: {rollingUpdate: {unavailablePeriodSeconds: 1}}
-";
+  - {{group: '', version: v1, kind: Namespace, name: kept}}
+  - {{group: rbac.authorization.k8s.io, version: v1, kind: ClusterRole, name: web}}
+  policy: {{placementType: PickFixed, clusterNames: [{}]}}
+  revisionHistoryLimit: 1
+  strategy: {{rollingUpdate: {{maxUnavailable: 100%, unavailablePeriodSeconds: 1}}}}
+",
+        clusters.join(", ")
+    )
+}
 
 fn alone(fleet: &Fleet, failpoint: Option<&str>) -> HubProcess {
     let variables: Vec<_> = failpoint
@@ -61,17 +69,40 @@ fn survive(fleet: &Fleet, hub: &mut HubProcess, what: &str, holds: impl Fn() -> 
     }
 }
 
-fn runs(fleet: &Fleet, value: &str) -> bool {
+/// Whether these clusters have this version, and the status says so.
+fn runs(fleet: &Fleet, value: &str, members: &[&str]) -> bool {
     let available = "{.status.conditions[?(@.type==\"ClusterResourcePlacementAvailable\")].status}";
     let shown =
         "{.status.observedResourceIndex}/{.status.placementStatuses[*].observedResourceIndex}";
-    fleet.get(MEMBER, "cm new -n kept", "{.data.v}") == value
-        && fleet.get(MEMBER, "cm old -n kept", "{.data.v}") == value
+    let has = |member: &&str| {
+        let cm = "{.items[*].data.v}";
+        let all = fleet.get(member, "cm new old -n kept", cm);
+        all == format!("{value} {value}")
+    };
+    members.iter().all(has)
         && fleet.get("hub", "crp web", available) == "True"
         && fleet
             .get("hub", "crp web", shown)
             .split_once('/')
-            .is_some_and(|(all, each)| each.split(' ').all(|one| one == all))
+            .is_some_and(|(all, each)| {
+                each.split(' ').count() == members.len() && each.split(' ').all(|one| one == all)
+            })
+}
+
+/// Whether nothing that was created is on a cluster, and what was taken over is released.
+fn is_left_alone(fleet: &Fleet, member: &str) -> bool {
+    let adopted = "{.metadata.ownerReferences}{.metadata.labels}";
+    let created = [
+        "cm new -n kept",
+        "svc s -n kept",
+        "clusterrole web",
+        "appliedwork web-work",
+    ];
+    created
+        .iter()
+        .all(|what| fleet.get(member, what, "{.metadata.name}").is_empty())
+        && fleet.get(member, "cm old -n kept", "{.metadata.name}") == "old"
+        && fleet.get(member, "cm old -n kept", adopted).is_empty()
 }
 
 fn labelled_latest(fleet: &Fleet) -> usize {
@@ -85,16 +116,25 @@ fn live(fleet: &Fleet, failpoint: &str) -> bool {
     let deaths = fleet.log().matches("failpoint mode").count();
     fleet.apply("hub", &content("1"));
     let mut hub = alone(fleet, Some(failpoint));
-    fleet.apply("hub", PLACEMENT);
+    fleet.apply("hub", &placement(&MEMBERS));
     survive(fleet, &mut hub, &format!("{failpoint}: it runs"), || {
-        runs(fleet, "1")
+        runs(fleet, "1", &MEMBERS)
     });
+    // A change that rolls, prunes an object, expires a version and deselects a cluster.
     fleet.apply("hub", &content("2"));
+    fleet.kubectl("hub", "delete svc s -n kept");
+    fleet.apply("hub", &placement(&MEMBERS[..1]));
     survive(
         fleet,
         &mut hub,
         &format!("{failpoint}: it has rolled"),
-        || runs(fleet, "2"),
+        || {
+            runs(fleet, "2", &MEMBERS[..1])
+                && fleet
+                    .get(MEMBERS[0], "svc s -n kept", "{.metadata.name}")
+                    .is_empty()
+                && is_left_alone(fleet, MEMBERS[1])
+        },
     );
     survive(
         fleet,
@@ -117,51 +157,28 @@ fn live(fleet: &Fleet, failpoint: &str) -> bool {
                 .is_empty()
         },
     );
-    assert_eq!(
-        fleet.get(MEMBER, "appliedworks", "{.items[*].metadata.name}"),
-        "",
-        "{failpoint}"
-    );
-    for created in ["cm new -n kept", "svc s -n kept", "clusterrole web"] {
-        assert_eq!(
-            fleet.get(MEMBER, created, "{.metadata.name}"),
-            "",
-            "{failpoint}: what was created goes"
-        );
+    for member in MEMBERS {
+        assert!(is_left_alone(fleet, member), "{failpoint}: {member}");
     }
-    let adopted = "{.data}{.metadata.ownerReferences}{.metadata.labels}";
-    assert_eq!(
-        fleet.get(MEMBER, "cm old -n kept", adopted),
-        r#"{"v":"2"}"#,
-        "{failpoint}: what was taken over is released"
-    );
     fleet.log().matches("failpoint mode").count() > deaths
 }
 
 #[test]
 fn dying_at_every_write() {
-    let fleet = Fleet::up("crash", 1);
+    let fleet = Fleet::up("crash", MEMBERS.len());
     let crds = fleet.windlass(&["crds"]).unwrap();
     fleet.apply("hub", &crds);
-    fleet.join(MEMBER);
-    fleet.apply(
-        MEMBER,
-        "{apiVersion: v1, kind: Namespace, metadata: {name: kept}}",
-    );
-    fleet.apply(
-        MEMBER,
-        "{apiVersion: v1, kind: ConfigMap, metadata: {name: old, namespace: kept}, data: {v: '0'}}",
-    );
-    fleet.apply(MEMBER, "{apiVersion: v1, kind: ConfigMap, metadata: {name: foreign, namespace: kept}, data: {v: '0'}}");
-    let foreign = fleet.get(MEMBER, "cm foreign -n kept", "{.metadata.resourceVersion}");
+    let mut foreign = Vec::new();
+    for member in MEMBERS {
+        fleet.join(member);
+        fleet.apply(member, BEFORE);
+        foreign.push(fleet.get(member, "cm foreign -n kept", "{.metadata.resourceVersion}"));
+    }
     // A first look at the cluster writes marks and statuses that have nothing to do with placements.
     let hub = alone(&fleet, None);
-    eventually("the member has joined", || {
-        fleet.get(
-            "hub",
-            "cluster member-1",
-            "{.status.conditions[?(@.type==\"Healthy\")].status}",
-        ) == "True"
+    eventually("the members have joined", || {
+        let healthy = "{.items[*].status.conditions[?(@.type==\"Healthy\")].status}";
+        fleet.get("hub", "cluster", healthy) == "True True"
     });
     drop(hub);
     let writes = (1..=MOST_WRITES)
@@ -176,19 +193,24 @@ fn dying_at_every_write() {
     // so, and for lost answers, some do. `WINDLASS_TEST_FULL=1` walks them all.
     let full = std::env::var_os("WINDLASS_TEST_FULL").is_some();
     for (mode, first) in [("before", 1), ("lost", 2)] {
-        for number in (first..=writes).step_by(if full { 1 } else { 4 }) {
+        for number in (first..=writes).step_by(if full { 1 } else { 6 }) {
             live(&fleet, &format!("{mode}:{number}"));
         }
     }
-    let after = fleet.get(MEMBER, "cm foreign -n kept", "{.metadata.resourceVersion}");
-    assert_eq!(after, foreign, "what is not selected is not touched");
+    for (member, version) in MEMBERS.iter().zip(foreign) {
+        assert_eq!(
+            fleet.get(member, "cm foreign -n kept", "{.metadata.resourceVersion}"),
+            version,
+            "what is not selected is not touched"
+        );
+    }
 }
 
 /// Changes roll through while the hub is killed at instants that look random, and are the same each time.
 #[test]
 fn dying_at_any_instant() {
     let fleet = Fleet::up("instants", 2);
-    let members = ["member-1", "member-2"];
+    let members = MEMBERS;
     let crds = fleet.windlass(&["crds"]).unwrap();
     fleet.apply("hub", &crds);
     members.iter().for_each(|member| fleet.join(member));
@@ -199,10 +221,14 @@ fn dying_at_any_instant() {
         versions.push(fleet.get(member, "ns foreign", "{.metadata.resourceVersion}"));
     }
     fleet.apply("hub", &content("0"));
-    fleet.apply("hub", PLACEMENT);
+    fleet.apply("hub", &placement(&members));
     let mut instant = 7_u64;
     for kill in 1..=KILLS {
-        let hub = alone(&fleet, None);
+        // Each third one dies while it starts.
+        let hub = match kill % 3 {
+            0 => fleet.spawn_hub(&ALONE),
+            _ => alone(&fleet, None),
+        };
         fleet.apply("hub", &content(&kill.to_string()));
         // Knuth's linear congruential generator; the upper bits are the good ones.
         instant = instant
@@ -214,11 +240,7 @@ fn dying_at_any_instant() {
     let last = KILLS.to_string();
     let hub = alone(&fleet, None);
     eventually("the last change is everywhere, and that is said", || {
-        members.iter().all(|member| {
-            ["old", "new"]
-                .iter()
-                .all(|name| fleet.get(member, &format!("cm {name} -n kept"), "{.data.v}") == last)
-        }) && runs(&fleet, &last)
+        runs(&fleet, &last, &members)
     });
     eventually("one snapshot is the latest", || {
         labelled_latest(&fleet) == 1
@@ -230,17 +252,28 @@ fn dying_at_any_instant() {
             "what is not selected is not touched"
         );
     }
-    fleet.kubectl("hub", "delete crp web --timeout=60s");
+    // And in the midst of the end.
+    fleet.kubectl("hub", "delete crp web --wait=false");
+    drop(hub);
+    let hub = alone(&fleet, None);
+    fleet.kubectl("hub", "wait --for=delete crp/web --timeout=60s");
     assert_eq!(
         fleet.get("hub", "crb,crs,csps", "{.items[*].metadata.name}"),
         ""
     );
     for member in members {
-        assert_eq!(
-            fleet.get(member, "appliedworks", "{.items[*].metadata.name}"),
-            ""
-        );
-        assert_eq!(fleet.get(member, "clusterrole web", "{.metadata.name}"), "");
+        for what in ["appliedworks", "clusterrole web", "ns kept"] {
+            assert_eq!(fleet.get(member, what, "{..metadata.name}"), "", "{what}");
+        }
     }
     drop(hub);
 }
+
+/// What is on the members before: a namespace with an object that is taken over, and one that is not.
+const BEFORE: &str = r"
+{apiVersion: v1, kind: Namespace, metadata: {name: kept}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: old, namespace: kept}, data: {v: '0'}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: foreign, namespace: kept}, data: {v: '0'}}
+";
