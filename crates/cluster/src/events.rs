@@ -172,6 +172,13 @@ impl Events {
         })
     }
 
+    /// Waits until what was passed on has been taken up, for `limit` at most: before the process ends.
+    pub async fn drain(&self, limit: Duration) {
+        let Some(queue) = &self.queue else { return };
+        // All places are free when nothing waits. What is late is lost, as with any news.
+        drop(tokio::time::timeout(limit, queue.reserve_many(CAPACITY)).await);
+    }
+
     /// Passes news on. Never waits and never fails; news that do not fit are counted.
     pub fn send(&self, event: NewEvent) {
         let Some(queue) = &self.queue else { return };

@@ -156,7 +156,9 @@ impl Elector {
                     self.gate.close();
                     self.publish
                         .send_replace(Leadership::Lost(loss.to_string()));
-                    break;
+                    // What is lost can't be given back.
+                    hints.stop();
+                    return;
                 }
             }
         }

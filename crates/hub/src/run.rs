@@ -214,6 +214,7 @@ impl Hub {
             worker.abort();
         }
         self.lead.release().await;
+        self.world.observer.drain().await;
         self.world.stop();
         for task in self.shows {
             task.abort();

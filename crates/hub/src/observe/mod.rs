@@ -13,6 +13,7 @@ mod tests;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
@@ -68,6 +69,11 @@ impl Observer {
     /// processes are right.
     pub fn lead(&self) {
         self.leads.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits a moment for events that have not been sent yet: before the process ends.
+    pub async fn drain(&self) {
+        self.events.drain(Duration::from_millis(300)).await;
     }
 
     /// A placement has changed.
