@@ -1,5 +1,7 @@
 //! Counts API requests: what a change costs is known, not guessed.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{Method, Request};
@@ -8,10 +10,17 @@ use prometheus::{IntCounterVec, Opts, Registry};
 
 use crate::transport::TransportLayer;
 
+/// So many targets have series of their own, those that are connected first; the rest share some.
+const MOST_NAMED: usize = 100;
+/// The target of all others.
+const OTHERS: &str = "others";
+
 /// Counts requests by target cluster, verb, resource and answer. Clones share the counters.
 #[derive(Clone)]
 pub struct RequestCounter {
     counter: IntCounterVec,
+    /// The targets that have series of their own.
+    named: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl RequestCounter {
@@ -28,18 +37,35 @@ impl RequestCounter {
             &["target", "verb", "resource", "code"],
         )?;
         registry.register(Box::new(counter.clone()))?;
-        Ok(Self { counter })
+        Ok(Self {
+            counter,
+            named: Arc::default(),
+        })
     }
 
     /// A layer for a client of `target` that counts its requests, and gives up on a response that has not
     /// begun within `limit`.
     #[must_use]
     pub fn layer(&self, target: impl Into<String>, limit: Duration) -> TransportLayer {
-        TransportLayer::new(self.clone(), target.into(), limit)
+        TransportLayer::new(self.clone(), self.name(target.into()), limit)
+    }
+
+    /// What a target is called. Thousands of clusters would make hundreds of thousands of series.
+    fn name(&self, target: String) -> String {
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        if named.len() >= MOST_NAMED && !named.contains(&target) {
+            return OTHERS.to_owned();
+        }
+        named.insert(target.clone());
+        target
     }
 
     /// Removes the series of a cluster that has left.
     pub fn forget(&self, target: &str) {
+        self.named
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(target);
         for family in self.counter.collect() {
             for metric in family.get_metric() {
                 let value = |name: &str| {
@@ -179,6 +205,18 @@ mod tests {
         ] {
             assert_eq!(verb_of(&method, query, named), verb);
         }
+    }
+
+    #[test]
+    fn many_clusters_share_their_series() {
+        let counter = RequestCounter::new(&Registry::new()).unwrap();
+        for n in 0..MOST_NAMED {
+            assert_eq!(counter.name(n.to_string()), n.to_string());
+        }
+        assert_eq!(counter.name("more".into()), OTHERS);
+        assert_eq!(counter.name("0".into()), "0");
+        counter.forget("0");
+        assert_eq!(counter.name("more".into()), "more");
     }
 
     #[test]
