@@ -87,7 +87,7 @@ impl Member {
             apply,
             digest: desired.digest,
         };
-        self.resolve(&mut items).await?;
+        self.resolve(&mut items, &facts).await?;
         self.claim(&desired.work_name, &items).await;
         self.look(&mut items, &facts).await?;
         self.rule_out_outage(&mut items).await?;
@@ -155,7 +155,7 @@ impl Member {
             return Ok((Vec::new(), None));
         }
         let removed = match self
-            .remove_entries(&surplus, &facts.work_uid, false, facts.digest)
+            .remove_entries(&surplus, &facts.work, false, facts.digest)
             .await
         {
             Err(error @ ApiError::Unauthorized(_)) => return Err(error),

@@ -28,6 +28,13 @@ pub(crate) struct Facts {
     pub digest: Digest,
 }
 
+impl Facts {
+    /// Name of the AppliedWork: what failures are filed under.
+    pub fn work_name(&self) -> &str {
+        self.work.metadata.name.as_deref().unwrap_or_default()
+    }
+}
+
 /// What an item needs.
 pub(crate) enum Todo {
     /// Nothing: it is clean, or can't be helped now.

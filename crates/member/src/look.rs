@@ -27,7 +27,11 @@ impl Member {
     ///
     /// # Errors
     /// When the cluster can't be asked.
-    pub(crate) async fn resolve(&self, items: &mut [Item<'_>]) -> Result<(), ApiError> {
+    pub(crate) async fn resolve(
+        &self,
+        items: &mut [Item<'_>],
+        facts: &Facts,
+    ) -> Result<(), ApiError> {
         let crds: Vec<&Manifest> = items
             .iter()
             .map(|item| item.manifest)
@@ -54,11 +58,11 @@ impl Member {
                     );
                     self.set_aside(
                         item,
+                        facts,
                         Problem {
                             reason: ManifestReason::DecodingErred,
                             message,
                         },
-                        None,
                     );
                 }
                 Some(known) if known.namespaced != id.namespace.is_some() => {
@@ -79,13 +83,15 @@ impl Member {
     }
 
     /// Sets an item aside that nothing but a change elsewhere will help; it is tried again, ever more rarely.
-    fn set_aside(&self, item: &mut Item<'_>, problem: Problem, error: Option<&ApiError>) {
+    fn set_aside(&self, item: &mut Item<'_>, facts: &Facts, problem: Problem) {
         let about = item.manifest.digest;
         let now = clock::monotonic();
-        let hint = error.and_then(ApiError::retry_after);
-        let wait = match self.memory.held(item.id(), about, now) {
+        let work = facts.work_name();
+        let wait = match self.memory.held(work, item.id(), about, now) {
             Some((_, left)) => left,
-            None => self.memory.failed(item.id(), about, &problem, hint, now),
+            None => self
+                .memory
+                .failed(work, item.id(), about, &problem, None, now),
         };
         item.stop(problem.reason, problem.message, Some(wait));
     }
@@ -130,10 +136,12 @@ impl Member {
             return;
         };
         item.live = self.watches.get(kind, &item.manifest.id);
-        if let Some((problem, left)) = self
-            .memory
-            .held(item.id(), facts.digest, clock::monotonic())
-        {
+        if let Some((problem, left)) = self.memory.held(
+            facts.work_name(),
+            item.id(),
+            facts.digest,
+            clock::monotonic(),
+        ) {
             item.stop(problem.reason, problem.message, Some(left));
             return;
         }
@@ -348,9 +356,14 @@ impl Member {
             }
             Err(problem) => {
                 let now = clock::monotonic();
-                let wait = self
-                    .memory
-                    .failed(item.id(), facts.digest, &problem, None, now);
+                let wait = self.memory.failed(
+                    facts.work_name(),
+                    item.id(),
+                    facts.digest,
+                    &problem,
+                    None,
+                    now,
+                );
                 item.stop(problem.reason, problem.message, Some(wait));
             }
         }
@@ -367,6 +380,7 @@ impl Member {
     ) {
         let problem = Problem { reason, message };
         let wait = self.memory.failed(
+            facts.work_name(),
             item.id(),
             facts.digest,
             &problem,

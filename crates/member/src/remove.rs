@@ -79,6 +79,7 @@ impl Member {
         drop(held);
         if matches!(result, Ok(Removal::Done)) {
             self.watches.claim(work, &[]).await;
+            self.memory.end(work);
             self.end_turns(work);
         }
         result.unwrap_or_else(Removal::Failed)
@@ -101,7 +102,7 @@ impl Member {
         }
         let about = Digest::of_bytes(b"removal");
         let removed = self
-            .remove_entries(inventory.entries(), &uid, keep, about)
+            .remove_entries(inventory.entries(), &work, keep, about)
             .await?;
         if !removed.waits.is_empty() {
             if !removed.gone.is_empty() {
@@ -161,7 +162,7 @@ impl Member {
     pub(crate) async fn remove_entries(
         &self,
         entries: &[AppliedResourceMeta],
-        work_uid: &str,
+        work: &AppliedWork,
         keep: bool,
         about: Digest,
     ) -> Result<Removed, ApiError> {
@@ -178,10 +179,10 @@ impl Member {
                 .collect();
             let requests = batch
                 .iter()
-                .map(|entry| self.remove_entry(entry, work_uid, keep, about).boxed());
+                .map(|entry| self.remove_entry(entry, work, keep, about).boxed());
             let answers = self.all(requests.collect()).await;
             for (entry, stand) in batch.into_iter().zip(answers) {
-                self.note_removed(&mut removed, id_of(entry), stand, about)?;
+                self.note_removed(&mut removed, work, id_of(entry), stand, about)?;
             }
             // Somebody has to be there to let go of custom resources.
             if number == LAST && !removed.waits.is_empty() && !keep {
@@ -195,6 +196,7 @@ impl Member {
     fn note_removed(
         &self,
         removed: &mut Removed,
+        work: &AppliedWork,
         id: ManifestId,
         stand: Result<Stand, ApiError>,
         about: Digest,
@@ -214,9 +216,14 @@ impl Member {
                     reason: ManifestReason::Failed,
                     message: format!("{id}, which can't be removed: {}", error.message()),
                 };
-                let wait = self
-                    .memory
-                    .failed(&id, about, &problem, None, clock::monotonic());
+                let wait = self.memory.failed(
+                    name_of(work),
+                    &id,
+                    about,
+                    &problem,
+                    None,
+                    clock::monotonic(),
+                );
                 removed.waits.push(problem.message);
                 removed.retry = removed.retry.into_iter().chain([wait]).min();
             }
@@ -227,12 +234,16 @@ impl Member {
     async fn remove_entry(
         &self,
         entry: &AppliedResourceMeta,
-        work_uid: &str,
+        work: &AppliedWork,
         keep: bool,
         about: Digest,
     ) -> Result<Stand, ApiError> {
         let id = id_of(entry);
-        if let Some((problem, left)) = self.memory.held(&id, about, clock::monotonic()) {
+        let work_uid = work.metadata.uid.as_deref().unwrap_or_default();
+        let held = self
+            .memory
+            .held(name_of(work), &id, about, clock::monotonic());
+        if let Some((problem, left)) = held {
             return Ok(Stand::Waits(problem.message, left));
         }
         let Some(kind) = self.kind_of(entry, &id).await? else {
@@ -267,9 +278,14 @@ impl Member {
                 reason: ManifestReason::Failed,
                 message: held,
             };
-            let wait = self
-                .memory
-                .failed(&id, about, &problem, None, clock::monotonic());
+            let wait = self.memory.failed(
+                name_of(work),
+                &id,
+                about,
+                &problem,
+                None,
+                clock::monotonic(),
+            );
             return Ok(Stand::Waits(problem.message, wait));
         }
         self.delete(&kind, &id, &live).await
@@ -340,6 +356,10 @@ impl Member {
                 .map(|known| known.resource)),
         }
     }
+}
+
+fn name_of(work: &AppliedWork) -> &str {
+    work.metadata.name.as_deref().unwrap_or_default()
 }
 
 fn finalizers(live: &DynamicObject) -> String {
