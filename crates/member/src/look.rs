@@ -15,7 +15,7 @@ use crate::inventory::origin_of_absent;
 use crate::item::{Basis, Facts, Item, Todo};
 use crate::manifest::{Manifest, ManifestId, Problem};
 use crate::member::{Member, gvk_of};
-use crate::object::{has_hash_of, is_going, is_owned_by, state_of};
+use crate::object::{has_hash_of, is_going, is_ours, is_owned_by, state_of};
 use crate::ownership::migration;
 use crate::takeover;
 
@@ -303,7 +303,12 @@ impl Member {
                 ..Basis::default()
             };
             self.needs(item, &live, Some(basis), facts);
-        } else if entry.is_some_and(|entry| entry.uid.is_some() && entry.uid == live.metadata.uid) {
+        } else if is_ours(
+            &live,
+            &facts.work_uid,
+            entry.and_then(|entry| entry.uid.as_deref()),
+            |name, uid| self.is_work(name, uid),
+        ) {
             // Its owner reference was taken off, but it is the object that we applied.
             let migration = migration(&live, &BTreeSet::new());
             self.apply_unless_quarrel(

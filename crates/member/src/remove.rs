@@ -16,7 +16,7 @@ use windlass_status::digest::Digest;
 use crate::inventory::{Inventory, id_of};
 use crate::manifest::{ManifestId, Problem};
 use crate::member::{Member, gvk_of};
-use crate::object::{is_going, is_owned_by, release};
+use crate::object::{is_going, is_ours, release};
 use crate::watches::is_container;
 use crate::waves::{LAST, wave};
 
@@ -90,8 +90,8 @@ impl Member {
         let Some(work) = self.read_work(name).await? else {
             return Ok(Removal::Done);
         };
-        let uid = work.uid().unwrap_or_default();
         let keep = mode == RemovalMode::Leave;
+        let uid = work.uid().unwrap_or_default();
         let inventory = Inventory::of(
             work.status
                 .as_ref()
@@ -256,14 +256,13 @@ impl Member {
         else {
             return Ok(Stand::Gone);
         };
-        if !is_owned_by(&live, work_uid) {
+        let is_work = |name: &str, uid: &str| self.is_work(name, uid);
+        if !is_ours(&live, work_uid, entry.uid.as_deref(), is_work) {
             return Ok(Stand::Gone);
         }
-        let shared = live
-            .metadata
-            .owner_references
-            .as_ref()
-            .is_some_and(|owners| owners.len() > 1);
+        // Whoever else owns it keeps it, also when a step before has released it already.
+        let owners = live.metadata.owner_references.iter().flatten();
+        let shared = owners.into_iter().any(|owner| owner.uid != work_uid);
         if keep || shared || entry.origin == Some(Origin::Adopted) {
             return self.release(&kind, live, work_uid).await;
         }
