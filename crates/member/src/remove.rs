@@ -13,6 +13,7 @@ use windlass_cluster::discovery::KnownKind;
 use windlass_cluster::{ApiError, Propagation, clock};
 use windlass_status::digest::Digest;
 
+use crate::install::is_own;
 use crate::inventory::{Inventory, id_of};
 use crate::manifest::{ManifestId, Problem};
 use crate::member::{Member, gvk_of};
@@ -259,6 +260,10 @@ impl Member {
         let is_work = |name: &str, uid: &str| self.is_work(name, uid);
         if !is_ours(&live, work_uid, entry.uid.as_deref(), is_work) {
             return Ok(Stand::Gone);
+        }
+        if is_own(&id) {
+            // Earlier versions placed it. What we made of it stays, and is nobody's: owned, it would go too.
+            return self.release(&kind, live, work_uid).await;
         }
         // Whoever else owns it keeps it, also when a step before has released it already.
         let owners = live.metadata.owner_references.iter().flatten();
