@@ -72,6 +72,7 @@ fn the_engine_on_a_real_member() {
     the_applied_work_comes_back(&fleet);
     one_of_two_equal_placements_has_it(&fleet);
     what_lost_its_owner_goes_too(&mut fleet);
+    the_applied_work_of_another_name_is_not_shared(&fleet);
 }
 
 fn every_kind_settles(fleet: &Fleet) {
@@ -357,6 +358,37 @@ fn what_lost_its_owner_goes_too(fleet: &mut Fleet) {
     );
     let marks = "{.metadata.ownerReferences}{.metadata.labels}";
     assert_eq!(fleet.get(MEMBER, "cm kept -n bare", marks), "");
+}
+
+/// A cluster that has joined under two names: the one's AppliedWork is not the other's.
+fn the_applied_work_of_another_name_is_not_shared(fleet: &Fleet) {
+    fleet.apply(
+        MEMBER,
+        "{apiVersion: placement.kubernetes-fleet.io/v1beta1, kind: AppliedWork, metadata: {name: two-work}, spec: {workName: two-work, workNamespace: fleet-member-west}}",
+    );
+    fleet.apply("hub", &namespace("two"));
+    fleet.apply("hub", &placement("two", ""));
+    let told = |what: &str| {
+        let path = "{.items[?(@.spec.targetCluster==\"member-1\")].status.conditions[*].message}";
+        let messages = fleet.get("hub", "clusterresourcebindings", path);
+        messages.contains(what)
+            && messages.contains("cluster member-1 is not its own")
+            && messages.contains("also in a fleet as west")
+    };
+    eventually("that is said", || told("AppliedWork two-work"));
+    assert_eq!(fleet.get(MEMBER, "ns two", "{.metadata.name}"), "");
+    fleet.kubectl("hub", "delete crp two --wait=false");
+    eventually("nor is it removed", || {
+        told("removing from cluster member-1 failed")
+    });
+    assert_eq!(
+        fleet.get(MEMBER, "appliedwork two-work", "{.spec.workNamespace}"),
+        "fleet-member-west"
+    );
+    fleet.kubectl(MEMBER, "delete appliedwork two-work");
+    eventually("with the other name gone, so is the placement", || {
+        fleet.get("hub", "crp two", "{.metadata.name}").is_empty()
+    });
 }
 
 const CRD: &str = r"

@@ -12,7 +12,7 @@ use windlass_status::defaults::EffectiveApply;
 use crate::availability::Availability;
 use crate::inventory::Inventory;
 use crate::item::{Facts, Item, Todo, WAIT, items};
-use crate::member::Member;
+use crate::member::{Member, belongs_to_another};
 use crate::outcome::{Desired, Outcome};
 
 /// How often a kind that can't be watched is looked at while it is not available.
@@ -64,6 +64,13 @@ impl Member {
         let work = self
             .ensure_work(&desired.work_name, &desired.work_namespace)
             .await?;
+        if let Some(message) = belongs_to_another(&work, &desired.work_namespace) {
+            return Ok(Outcome {
+                unsupported: Some(message),
+                retry: Some(UNPREPARED),
+                ..Outcome::default()
+            });
+        }
         let mut items = items(desired);
         if work.metadata.deletion_timestamp.is_some() {
             let message = format!(

@@ -8,6 +8,7 @@ use futures::FutureExt;
 use kube::ResourceExt;
 use kube::core::{ApiResource, DynamicObject};
 use windlass_api::conditions::ManifestReason;
+use windlass_api::names::member_namespace;
 use windlass_api::work::{AppliedResourceMeta, AppliedWork, AppliedWorkStatus, Origin};
 use windlass_cluster::discovery::KnownKind;
 use windlass_cluster::{ApiError, Propagation, clock};
@@ -16,7 +17,7 @@ use windlass_status::digest::Digest;
 use crate::install::is_own;
 use crate::inventory::{Inventory, id_of};
 use crate::manifest::{ManifestId, Problem};
-use crate::member::{Member, gvk_of};
+use crate::member::{Member, belongs_to_another, gvk_of};
 use crate::object::{is_going, is_ours, release};
 use crate::watches::is_container;
 use crate::waves::{LAST, wave};
@@ -92,6 +93,14 @@ impl Member {
             return Ok(Removal::Done);
         };
         let keep = mode == RemovalMode::Leave;
+        if let Some(message) = belongs_to_another(&work, &member_namespace(&self.cluster)) {
+            // Leaving takes nothing away, and nothing there is this cluster's to release.
+            return if keep {
+                Ok(Removal::Done)
+            } else {
+                Err(ApiError::Rejected(message))
+            };
+        }
         let uid = work.uid().unwrap_or_default();
         let inventory = Inventory::of(
             work.status
