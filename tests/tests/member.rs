@@ -70,6 +70,9 @@ fn the_engine_on_a_real_member() {
     a_quarrel_is_slow(&fleet);
     conflicts_are_told(&fleet);
     the_applied_work_comes_back(&fleet);
+    one_of_two_equal_placements_has_it(&fleet);
+    what_lost_its_owner_goes_too(&mut fleet);
+    the_applied_work_of_another_name_is_not_shared(&fleet);
 }
 
 fn every_kind_settles(fleet: &Fleet) {
@@ -287,6 +290,104 @@ fn the_applied_work_comes_back(fleet: &Fleet) {
         fleet
             .get(MEMBER, "appliedworks", "{.items[*].metadata.name}")
             .is_empty()
+    });
+}
+
+/// Two placements of equal content: what is refused to one is not said of the other.
+fn one_of_two_equal_placements_has_it(fleet: &Fleet) {
+    fleet.apply("hub", &namespace("twin"));
+    fleet.apply("hub", &config("twin", "c", "{a: '0'}"));
+    fleet.apply("hub", &placement("twin", ""));
+    eventually("the first is applied", || is_available(fleet, "twin"));
+    let other =
+        placement("twin", "").replacen("metadata: {name: twin}", "metadata: {name: twin-2}", 1);
+    fleet.apply("hub", &other);
+    let refused = || failure(fleet, "twin-2").contains("(AppliedWork twin-work)");
+    eventually("the other one says who has it", refused);
+    for n in 1..=5 {
+        fleet.apply("hub", &config("twin", "c", &format!("{{a: '{n}'}}")));
+        let observed = |name: &str| {
+            fleet.get(
+                "hub",
+                &format!("crp {name}"),
+                "{.status.observedResourceIndex}",
+            )
+        };
+        let mut blamed = String::new();
+        eventually("both have seen the change", || {
+            blamed += &failure(fleet, "twin");
+            data(fleet, "twin", "c") == format!(r#"{{"a":"{n}"}}"#)
+                && is_available(fleet, "twin")
+                && observed("twin") == observed("twin-2")
+                && refused()
+        });
+        assert_eq!(blamed, "", "change {n}: the owner was refused nothing");
+        assert_eq!(condition(fleet, "twin", "Applied", "status"), "True");
+    }
+    fleet.kubectl("hub", "delete crp twin-2 twin --timeout=90s");
+    eventually("both are gone", || {
+        fleet.get(MEMBER, "ns twin", "{.metadata.name}").is_empty()
+    });
+}
+
+fn what_lost_its_owner_goes_too(fleet: &mut Fleet) {
+    fleet.apply("hub", &namespace("bare"));
+    fleet.apply("hub", &config("bare", "c", "{a: '1'}"));
+    fleet.apply("hub", &config("bare", "kept", "{a: '1'}"));
+    fleet.apply(MEMBER, &namespace("bare"));
+    fleet.apply(MEMBER, &config("bare", "kept", "{a: '1'}"));
+    fleet.apply(MEMBER, &config("bare", "theirs", "{a: '1'}"));
+    fleet.apply("hub", &placement("bare", ""));
+    eventually("it is applied", || is_available(fleet, "bare"));
+    fleet.kill_hub();
+    let bare = "--type merge -p {\"metadata\":{\"ownerReferences\":null}}";
+    for name in ["c", "kept"] {
+        fleet.kubectl(MEMBER, &format!("patch cm {name} -n bare {bare}"));
+    }
+    fleet.kubectl("hub", "delete crp bare --wait=false");
+    fleet.start_hub();
+    eventually("the placement is gone", || {
+        fleet.get("hub", "crp bare", "{.metadata.name}").is_empty()
+    });
+    assert_eq!(
+        fleet
+            .get(MEMBER, "cm -n bare", "{.items[*].metadata.name}")
+            .replace("kube-root-ca.crt ", ""),
+        "kept theirs",
+        "what was made is gone, what was adopted or is somebody else's stays"
+    );
+    let marks = "{.metadata.ownerReferences}{.metadata.labels}";
+    assert_eq!(fleet.get(MEMBER, "cm kept -n bare", marks), "");
+}
+
+/// A cluster that has joined under two names: the one's AppliedWork is not the other's.
+fn the_applied_work_of_another_name_is_not_shared(fleet: &Fleet) {
+    fleet.apply(
+        MEMBER,
+        "{apiVersion: placement.kubernetes-fleet.io/v1beta1, kind: AppliedWork, metadata: {name: two-work}, spec: {workName: two-work, workNamespace: fleet-member-west}}",
+    );
+    fleet.apply("hub", &namespace("two"));
+    fleet.apply("hub", &placement("two", ""));
+    let told = |what: &str| {
+        let path = "{.items[?(@.spec.targetCluster==\"member-1\")].status.conditions[*].message}";
+        let messages = fleet.get("hub", "clusterresourcebindings", path);
+        messages.contains(what)
+            && messages.contains("cluster member-1 is not its own")
+            && messages.contains("also in a fleet as west")
+    };
+    eventually("that is said", || told("AppliedWork two-work"));
+    assert_eq!(fleet.get(MEMBER, "ns two", "{.metadata.name}"), "");
+    fleet.kubectl("hub", "delete crp two --wait=false");
+    eventually("nor is it removed", || {
+        told("removing from cluster member-1 failed")
+    });
+    assert_eq!(
+        fleet.get(MEMBER, "appliedwork two-work", "{.spec.workNamespace}"),
+        "fleet-member-west"
+    );
+    fleet.kubectl(MEMBER, "delete appliedwork two-work");
+    eventually("with the other name gone, so is the placement", || {
+        fleet.get("hub", "crp two", "{.metadata.name}").is_empty()
     });
 }
 

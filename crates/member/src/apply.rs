@@ -78,6 +78,7 @@ impl Member {
                 let before = item.live.as_deref().map(state_of);
                 let changed = before.as_ref() != Some(&state_of(&live));
                 self.memory.applied(
+                    facts.work_name(),
                     item.id(),
                     state_of(&live),
                     basis.put_back && changed,

@@ -12,7 +12,7 @@ use windlass_status::defaults::EffectiveApply;
 use crate::availability::Availability;
 use crate::inventory::Inventory;
 use crate::item::{Facts, Item, Todo, WAIT, items};
-use crate::member::Member;
+use crate::member::{Member, belongs_to_another};
 use crate::outcome::{Desired, Outcome};
 
 /// How often a kind that can't be watched is looked at while it is not available.
@@ -64,6 +64,13 @@ impl Member {
         let work = self
             .ensure_work(&desired.work_name, &desired.work_namespace)
             .await?;
+        if let Some(message) = belongs_to_another(&work, &desired.work_namespace) {
+            return Ok(Outcome {
+                unsupported: Some(message),
+                retry: Some(UNPREPARED),
+                ..Outcome::default()
+            });
+        }
         let mut items = items(desired);
         if work.metadata.deletion_timestamp.is_some() {
             let message = format!(
@@ -87,7 +94,7 @@ impl Member {
             apply,
             digest: desired.digest,
         };
-        self.resolve(&mut items).await?;
+        self.resolve(&mut items, &facts).await?;
         self.claim(&desired.work_name, &items).await;
         self.look(&mut items, &facts).await?;
         self.rule_out_outage(&mut items).await?;
@@ -155,7 +162,7 @@ impl Member {
             return Ok((Vec::new(), None));
         }
         let removed = match self
-            .remove_entries(&surplus, &facts.work_uid, false, facts.digest)
+            .remove_entries(&surplus, &facts.work, false, facts.digest)
             .await
         {
             Err(error @ ApiError::Unauthorized(_)) => return Err(error),

@@ -9,8 +9,10 @@ use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 use windlass_api::names::HUB_NAMESPACE;
+use windlass_api::{CLUSTER_GROUP, PLACEMENT_GROUP};
 use windlass_cluster::{ApiError, Propagation};
 
+use crate::manifest::ManifestId;
 use crate::member::Member;
 
 /// Name of the ServiceAccount, ClusterRole and ClusterRoleBinding that are the hub's on a member.
@@ -35,7 +37,7 @@ pub fn all_rights() -> Value {
 pub fn own_rights() -> Value {
     let read = json!(["get", "list", "watch"]);
     json!([
-        { "apiGroups": [windlass_api::PLACEMENT_GROUP],
+        { "apiGroups": [PLACEMENT_GROUP],
           "resources": ["appliedworks", "appliedworks/status", "appliedworks/finalizers"], "verbs": ["*"] },
         { "apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": [SERVICE_ACCOUNT],
           "verbs": ["create"] },
@@ -45,6 +47,26 @@ pub fn own_rights() -> Value {
           "resourceNames": [SERVICE_ACCOUNT], "verbs": ["get", "delete"] },
         { "nonResourceURLs": ["/readyz", "/version", "/api", "/api/*", "/apis", "/apis/*"], "verbs": ["get"] },
     ])
+}
+
+/// Whether an object is what the hub itself, or the fleet, stands on there: no placement may have it, or it
+/// could take the hub's rights, or the fleet's kinds, away (or widen them). By name alone: the server holds
+/// that a CustomResourceDefinition is named after its group.
+#[must_use]
+pub fn is_own(id: &ManifestId) -> bool {
+    match (id.group.as_str(), id.kind.as_str()) {
+        ("rbac.authorization.k8s.io", "ClusterRole" | "ClusterRoleBinding") => {
+            id.name == SERVICE_ACCOUNT
+        }
+        ("", "ServiceAccount") => {
+            id.namespace.as_deref() == Some(HUB_NAMESPACE) && id.name == SERVICE_ACCOUNT
+        }
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => id
+            .name
+            .split_once('.')
+            .is_some_and(|(_, group)| [PLACEMENT_GROUP, CLUSTER_GROUP].contains(&group)),
+        _ => false,
+    }
 }
 
 /// How far [`Member::remove_rights`] got.
@@ -98,4 +120,64 @@ pub fn dependents(role_uid: &str) -> Vec<Value> {
                 "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": SERVICE_ACCOUNT },
                 "subjects": [{ "kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": HUB_NAMESPACE }] }),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::Manifest;
+
+    #[test]
+    fn what_no_placement_may_have() {
+        const RBAC: &str = "rbac.authorization.k8s.io/v1";
+        const CRD: &str = "apiextensions.k8s.io/v1";
+        for (api, kind, namespace, name, expected) in [
+            (RBAC, "ClusterRole", None, "windlass-hub", true),
+            (RBAC, "ClusterRoleBinding", None, "windlass-hub", true),
+            (RBAC, "ClusterRole", None, "windlass-hub-2", false),
+            (RBAC, "Role", Some("web"), "windlass-hub", false),
+            ("example.com/v1", "ClusterRole", None, "windlass-hub", false),
+            (
+                "v1",
+                "ServiceAccount",
+                Some("fleet-system"),
+                "windlass-hub",
+                true,
+            ),
+            ("v1", "ServiceAccount", Some("web"), "windlass-hub", false),
+            ("v1", "ServiceAccount", Some("fleet-system"), "other", false),
+            (
+                CRD,
+                "CustomResourceDefinition",
+                None,
+                "appliedworks.placement.kubernetes-fleet.io",
+                true,
+            ),
+            (
+                CRD,
+                "CustomResourceDefinition",
+                None,
+                "memberclusters.cluster.kubernetes-fleet.io",
+                true,
+            ),
+            (
+                CRD,
+                "CustomResourceDefinition",
+                None,
+                "things.example.com",
+                false,
+            ),
+            (
+                CRD,
+                "CustomResourceDefinition",
+                None,
+                "a.x.placement.kubernetes-fleet.io",
+                false,
+            ),
+        ] {
+            let object = json!({"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": namespace}});
+            let id = Manifest::of_snapshot(object).id;
+            assert_eq!(is_own(&id), expected, "{api} {kind} {namespace:?} {name}");
+        }
+    }
 }

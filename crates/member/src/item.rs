@@ -12,6 +12,7 @@ use windlass_status::defaults::EffectiveApply;
 use windlass_status::digest::Digest;
 
 use crate::availability::assess;
+use crate::install::is_own;
 use crate::inventory::Inventory;
 use crate::manifest::{Manifest, ManifestId, Problem};
 use crate::outcome::{Desired, ManifestOutcome};
@@ -26,6 +27,13 @@ pub(crate) struct Facts {
     pub inventory: Inventory,
     pub apply: EffectiveApply,
     pub digest: Digest,
+}
+
+impl Facts {
+    /// Name of the AppliedWork: what failures are filed under.
+    pub fn work_name(&self) -> &str {
+        self.work.metadata.name.as_deref().unwrap_or_default()
+    }
 }
 
 /// What an item needs.
@@ -95,6 +103,13 @@ pub(crate) fn items(desired: &Desired) -> Vec<Item<'_>> {
                 );
                 item.stop(ManifestReason::Duplicated, message, None);
             }
+        }
+        if item.problem.is_none() && is_own(&manifest.id) {
+            let message = format!(
+                "{} is what the hub stands on there, and is not placed; take it out of the placement",
+                manifest.id
+            );
+            item.stop(ManifestReason::ManifestApplyFailed, message, None);
         }
         items.push(item);
     }
@@ -172,5 +187,31 @@ mod tests {
             reasons,
             [None, None, Some(ManifestReason::Duplicated), erred, erred]
         );
+    }
+
+    #[test]
+    fn what_the_hub_stands_on_is_refused_and_the_rest_is_not() {
+        let role = |name: &str| {
+            Arc::new(Manifest::of_snapshot(
+                json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                "metadata": {"name": name}}),
+            ))
+        };
+        let desired = Desired {
+            work_name: "w".into(),
+            work_namespace: "n".into(),
+            digest: Digest::of_bytes(b""),
+            strategy: ApplyStrategy::default(),
+            manifests: [role("windlass-hub"), role("web")].into(),
+        };
+        let items = items(&desired);
+        let refused = items[0].problem.as_ref().unwrap();
+        assert_eq!(refused.reason, ManifestReason::ManifestApplyFailed);
+        assert!(
+            refused.message.starts_with("ClusterRole windlass-hub is "),
+            "{}",
+            refused.message
+        );
+        assert_eq!(items[1].problem, None);
     }
 }

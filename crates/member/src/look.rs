@@ -15,7 +15,7 @@ use crate::inventory::origin_of_absent;
 use crate::item::{Basis, Facts, Item, Todo};
 use crate::manifest::{Manifest, ManifestId, Problem};
 use crate::member::{Member, gvk_of};
-use crate::object::{has_hash_of, is_going, is_owned_by, state_of};
+use crate::object::{has_hash_of, is_going, is_ours, is_owned_by, state_of};
 use crate::ownership::migration;
 use crate::takeover;
 
@@ -27,7 +27,11 @@ impl Member {
     ///
     /// # Errors
     /// When the cluster can't be asked.
-    pub(crate) async fn resolve(&self, items: &mut [Item<'_>]) -> Result<(), ApiError> {
+    pub(crate) async fn resolve(
+        &self,
+        items: &mut [Item<'_>],
+        facts: &Facts,
+    ) -> Result<(), ApiError> {
         let crds: Vec<&Manifest> = items
             .iter()
             .map(|item| item.manifest)
@@ -54,11 +58,11 @@ impl Member {
                     );
                     self.set_aside(
                         item,
+                        facts,
                         Problem {
                             reason: ManifestReason::DecodingErred,
                             message,
                         },
-                        None,
                     );
                 }
                 Some(known) if known.namespaced != id.namespace.is_some() => {
@@ -79,13 +83,15 @@ impl Member {
     }
 
     /// Sets an item aside that nothing but a change elsewhere will help; it is tried again, ever more rarely.
-    fn set_aside(&self, item: &mut Item<'_>, problem: Problem, error: Option<&ApiError>) {
+    fn set_aside(&self, item: &mut Item<'_>, facts: &Facts, problem: Problem) {
         let about = item.manifest.digest;
         let now = clock::monotonic();
-        let hint = error.and_then(ApiError::retry_after);
-        let wait = match self.memory.held(item.id(), about, now) {
+        let work = facts.work_name();
+        let wait = match self.memory.held(work, item.id(), about, now) {
             Some((_, left)) => left,
-            None => self.memory.failed(item.id(), about, &problem, hint, now),
+            None => self
+                .memory
+                .failed(work, item.id(), about, &problem, None, now),
         };
         item.stop(problem.reason, problem.message, Some(wait));
     }
@@ -130,10 +136,12 @@ impl Member {
             return;
         };
         item.live = self.watches.get(kind, &item.manifest.id);
-        if let Some((problem, left)) = self
-            .memory
-            .held(item.id(), facts.digest, clock::monotonic())
-        {
+        if let Some((problem, left)) = self.memory.held(
+            facts.work_name(),
+            item.id(),
+            facts.digest,
+            clock::monotonic(),
+        ) {
             item.stop(problem.reason, problem.message, Some(left));
             return;
         }
@@ -295,7 +303,12 @@ impl Member {
                 ..Basis::default()
             };
             self.needs(item, &live, Some(basis), facts);
-        } else if entry.is_some_and(|entry| entry.uid.is_some() && entry.uid == live.metadata.uid) {
+        } else if is_ours(
+            &live,
+            &facts.work_uid,
+            entry.and_then(|entry| entry.uid.as_deref()),
+            |name, uid| self.is_work(name, uid),
+        ) {
             // Its owner reference was taken off, but it is the object that we applied.
             let migration = migration(&live, &BTreeSet::new());
             self.apply_unless_quarrel(
@@ -348,9 +361,14 @@ impl Member {
             }
             Err(problem) => {
                 let now = clock::monotonic();
-                let wait = self
-                    .memory
-                    .failed(item.id(), facts.digest, &problem, None, now);
+                let wait = self.memory.failed(
+                    facts.work_name(),
+                    item.id(),
+                    facts.digest,
+                    &problem,
+                    None,
+                    now,
+                );
                 item.stop(problem.reason, problem.message, Some(wait));
             }
         }
@@ -367,6 +385,7 @@ impl Member {
     ) {
         let problem = Problem { reason, message };
         let wait = self.memory.failed(
+            facts.work_name(),
             item.id(),
             facts.digest,
             &problem,

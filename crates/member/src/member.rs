@@ -9,6 +9,7 @@ use futures::{StreamExt, stream};
 use kube::core::GroupVersionKind;
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
+use windlass_api::names::member_namespace;
 use windlass_api::work::{AppliedWork, AppliedWorkSpec};
 use windlass_cluster::clock::{self, Instant};
 use windlass_cluster::{ApiError, Cache, CacheOptions, Change, Discovery, Gate, ObjectKey, Writer};
@@ -193,6 +194,50 @@ impl Member {
     }
 }
 
+/// Why an AppliedWork is not that of the cluster whose namespace on the hub is `namespace`, if it is not. One
+/// cluster that has joined under two names has AppliedWorks of equal names: shared, each delivery would
+/// remove what the other one placed.
+pub(crate) fn belongs_to_another(work: &AppliedWork, namespace: &str) -> Option<String> {
+    let theirs = &work.spec.work_namespace;
+    let cluster = |namespace: &str| {
+        let name = namespace.strip_prefix(&member_namespace(""));
+        name.unwrap_or(namespace).to_owned()
+    };
+    (!theirs.is_empty() && theirs != namespace).then(|| {
+        format!(
+            "AppliedWork {} on cluster {} is not its own: this cluster is also in a fleet as {}; nothing was changed there; let it leave under one of the names",
+            work.name_any(),
+            cluster(namespace),
+            cluster(theirs),
+        )
+    })
+}
+
 pub(crate) fn gvk_of(id: &ManifestId) -> GroupVersionKind {
     GroupVersionKind::gvk(&id.group, &id.version, &id.kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_an_applied_work_is() {
+        let told = |namespace: &str| {
+            let spec = AppliedWorkSpec {
+                work_name: "web-work".into(),
+                work_namespace: namespace.into(),
+            };
+            belongs_to_another(&AppliedWork::new("web-work", spec), "fleet-member-east")
+        };
+        assert_eq!(told("fleet-member-east"), None);
+        assert_eq!(told(""), None, "it says nothing");
+        let message = told("fleet-member-west").unwrap();
+        for part in [
+            "AppliedWork web-work on cluster east ",
+            "also in a fleet as west;",
+        ] {
+            assert!(message.contains(part), "{message}");
+        }
+    }
 }

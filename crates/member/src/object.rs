@@ -93,6 +93,24 @@ pub fn is_owned_by(live: &DynamicObject, work_uid: &str) -> bool {
         .any(|owner| owner.kind == OWNER_KIND && owner.uid == work_uid)
 }
 
+/// Whether an object is the one that an AppliedWork placed: it is owned by it, or it is the very object that
+/// was applied (`noted`: the UID in the inventory) whose owner reference somebody took off. `exists` tells
+/// whether there is an AppliedWork of a name and UID: what another one owns is not ours.
+#[must_use]
+pub fn is_ours(
+    live: &DynamicObject,
+    work_uid: &str,
+    noted: Option<&str>,
+    exists: impl Fn(&str, &str) -> bool,
+) -> bool {
+    let owners = live.metadata.owner_references.iter().flatten();
+    is_owned_by(live, work_uid)
+        || noted.is_some_and(|uid| !uid.is_empty() && live.metadata.uid.as_deref() == Some(uid))
+            && !owners
+                .filter(|owner| owner.kind == OWNER_KIND)
+                .any(|owner| exists(&owner.name, &owner.uid))
+}
+
 /// Names of the AppliedWorks that own an object.
 pub fn works_of(live: &DynamicObject) -> impl Iterator<Item = &str> {
     let owners = live.metadata.owner_references.iter().flatten();
@@ -222,6 +240,43 @@ mod tests {
             is_owned_by(&sent, "u") && !is_owned_by(&sent, "v") && has_hash_of(&sent, &manifest)
         );
         assert_eq!(works_of(&sent).collect::<Vec<_>>(), ["w"]);
+    }
+
+    #[test]
+    fn whose_an_object_is() {
+        let (us, them, dead, thing) = (
+            ("AppliedWork", "us"),
+            ("AppliedWork", "them"),
+            ("AppliedWork", "dead"),
+            ("Thing", "x"),
+        );
+        // owners; UID in the inventory; ours
+        let rows = [
+            (vec![us], None, true),
+            (vec![us, them], None, true),
+            (vec![], None, false),
+            (vec![], Some(""), false),
+            (vec![], Some("before"), false),
+            (vec![], Some("live"), true),
+            (vec![thing], Some("live"), true),
+            (vec![them], Some("live"), false),
+            (vec![dead], Some("live"), true),
+        ];
+        for (owners, noted, expected) in rows {
+            let list: Vec<Value> = owners
+                .iter()
+                .map(|(kind, uid)| json!({"apiVersion": "g/v1", "kind": kind, "name": "o", "uid": uid}))
+                .collect();
+            let live: DynamicObject =
+                serde_json::from_value(json!({"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "a", "uid": "live", "ownerReferences": list}}))
+                .unwrap();
+            assert_eq!(
+                is_ours(&live, "us", noted, |_, uid| uid != "dead"),
+                expected,
+                "{owners:?} {noted:?}"
+            );
+        }
     }
 
     #[test]

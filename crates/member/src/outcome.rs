@@ -32,7 +32,7 @@ pub struct Outcome {
     /// What is no longer wanted and still there, and why; sorted.
     pub leftovers: Vec<String>,
     /// Nothing was touched, and why: the placement asks for something that is not done in push mode yet,
-    /// or the cluster is not prepared.
+    /// or the cluster is not prepared, or is in a fleet under another name too.
     pub unsupported: Option<String>,
     /// When to deliver again though nothing changes.
     pub retry: Option<Duration>,

@@ -8,15 +8,17 @@ use futures::FutureExt;
 use kube::ResourceExt;
 use kube::core::{ApiResource, DynamicObject};
 use windlass_api::conditions::ManifestReason;
+use windlass_api::names::member_namespace;
 use windlass_api::work::{AppliedResourceMeta, AppliedWork, AppliedWorkStatus, Origin};
 use windlass_cluster::discovery::KnownKind;
 use windlass_cluster::{ApiError, Propagation, clock};
 use windlass_status::digest::Digest;
 
+use crate::install::is_own;
 use crate::inventory::{Inventory, id_of};
 use crate::manifest::{ManifestId, Problem};
-use crate::member::{Member, gvk_of};
-use crate::object::{is_going, is_owned_by, release};
+use crate::member::{Member, belongs_to_another, gvk_of};
+use crate::object::{is_going, is_ours, release};
 use crate::watches::is_container;
 use crate::waves::{LAST, wave};
 
@@ -79,6 +81,7 @@ impl Member {
         drop(held);
         if matches!(result, Ok(Removal::Done)) {
             self.watches.claim(work, &[]).await;
+            self.memory.end(work);
             self.end_turns(work);
         }
         result.unwrap_or_else(Removal::Failed)
@@ -89,8 +92,16 @@ impl Member {
         let Some(work) = self.read_work(name).await? else {
             return Ok(Removal::Done);
         };
-        let uid = work.uid().unwrap_or_default();
         let keep = mode == RemovalMode::Leave;
+        if let Some(message) = belongs_to_another(&work, &member_namespace(&self.cluster)) {
+            // Leaving takes nothing away, and nothing there is this cluster's to release.
+            return if keep {
+                Ok(Removal::Done)
+            } else {
+                Err(ApiError::Rejected(message))
+            };
+        }
+        let uid = work.uid().unwrap_or_default();
         let inventory = Inventory::of(
             work.status
                 .as_ref()
@@ -101,7 +112,7 @@ impl Member {
         }
         let about = Digest::of_bytes(b"removal");
         let removed = self
-            .remove_entries(inventory.entries(), &uid, keep, about)
+            .remove_entries(inventory.entries(), &work, keep, about)
             .await?;
         if !removed.waits.is_empty() {
             if !removed.gone.is_empty() {
@@ -161,7 +172,7 @@ impl Member {
     pub(crate) async fn remove_entries(
         &self,
         entries: &[AppliedResourceMeta],
-        work_uid: &str,
+        work: &AppliedWork,
         keep: bool,
         about: Digest,
     ) -> Result<Removed, ApiError> {
@@ -178,10 +189,10 @@ impl Member {
                 .collect();
             let requests = batch
                 .iter()
-                .map(|entry| self.remove_entry(entry, work_uid, keep, about).boxed());
+                .map(|entry| self.remove_entry(entry, work, keep, about).boxed());
             let answers = self.all(requests.collect()).await;
             for (entry, stand) in batch.into_iter().zip(answers) {
-                self.note_removed(&mut removed, id_of(entry), stand, about)?;
+                self.note_removed(&mut removed, work, id_of(entry), stand, about)?;
             }
             // Somebody has to be there to let go of custom resources.
             if number == LAST && !removed.waits.is_empty() && !keep {
@@ -195,6 +206,7 @@ impl Member {
     fn note_removed(
         &self,
         removed: &mut Removed,
+        work: &AppliedWork,
         id: ManifestId,
         stand: Result<Stand, ApiError>,
         about: Digest,
@@ -214,9 +226,14 @@ impl Member {
                     reason: ManifestReason::Failed,
                     message: format!("{id}, which can't be removed: {}", error.message()),
                 };
-                let wait = self
-                    .memory
-                    .failed(&id, about, &problem, None, clock::monotonic());
+                let wait = self.memory.failed(
+                    name_of(work),
+                    &id,
+                    about,
+                    &problem,
+                    None,
+                    clock::monotonic(),
+                );
                 removed.waits.push(problem.message);
                 removed.retry = removed.retry.into_iter().chain([wait]).min();
             }
@@ -227,12 +244,16 @@ impl Member {
     async fn remove_entry(
         &self,
         entry: &AppliedResourceMeta,
-        work_uid: &str,
+        work: &AppliedWork,
         keep: bool,
         about: Digest,
     ) -> Result<Stand, ApiError> {
         let id = id_of(entry);
-        if let Some((problem, left)) = self.memory.held(&id, about, clock::monotonic()) {
+        let work_uid = work.metadata.uid.as_deref().unwrap_or_default();
+        let held = self
+            .memory
+            .held(name_of(work), &id, about, clock::monotonic());
+        if let Some((problem, left)) = held {
             return Ok(Stand::Waits(problem.message, left));
         }
         let Some(kind) = self.kind_of(entry, &id).await? else {
@@ -245,14 +266,17 @@ impl Member {
         else {
             return Ok(Stand::Gone);
         };
-        if !is_owned_by(&live, work_uid) {
+        let is_work = |name: &str, uid: &str| self.is_work(name, uid);
+        if !is_ours(&live, work_uid, entry.uid.as_deref(), is_work) {
             return Ok(Stand::Gone);
         }
-        let shared = live
-            .metadata
-            .owner_references
-            .as_ref()
-            .is_some_and(|owners| owners.len() > 1);
+        if is_own(&id) {
+            // Earlier versions placed it. What we made of it stays, and is nobody's: owned, it would go too.
+            return self.release(&kind, live, work_uid).await;
+        }
+        // Whoever else owns it keeps it, also when a step before has released it already.
+        let owners = live.metadata.owner_references.iter().flatten();
+        let shared = owners.into_iter().any(|owner| owner.uid != work_uid);
         if keep || shared || entry.origin == Some(Origin::Adopted) {
             return self.release(&kind, live, work_uid).await;
         }
@@ -267,9 +291,14 @@ impl Member {
                 reason: ManifestReason::Failed,
                 message: held,
             };
-            let wait = self
-                .memory
-                .failed(&id, about, &problem, None, clock::monotonic());
+            let wait = self.memory.failed(
+                name_of(work),
+                &id,
+                about,
+                &problem,
+                None,
+                clock::monotonic(),
+            );
             return Ok(Stand::Waits(problem.message, wait));
         }
         self.delete(&kind, &id, &live).await
@@ -340,6 +369,10 @@ impl Member {
                 .map(|known| known.resource)),
         }
     }
+}
+
+fn name_of(work: &AppliedWork) -> &str {
+    work.metadata.name.as_deref().unwrap_or_default()
 }
 
 fn finalizers(live: &DynamicObject) -> String {
