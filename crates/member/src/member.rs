@@ -205,7 +205,7 @@ pub(crate) fn belongs_to_another(work: &AppliedWork, namespace: &str) -> Option<
     };
     (!theirs.is_empty() && theirs != namespace).then(|| {
         format!(
-            "AppliedWork {} on cluster {} is not its own: this cluster is also in a fleet as {}; nothing was changed there; let it leave under one of the names",
+            "AppliedWork {} on cluster {} is not its own: this cluster is also in a fleet as {}; nothing was changed there; let it leave under one of the names, or, if that name is no more, release what it left: kubectl delete appliedwork {0} --cascade=orphan",
             work.name_any(),
             cluster(namespace),
             cluster(theirs),
