@@ -181,6 +181,25 @@ impl Fleet {
         path
     }
 
+    /// The kubeconfig that hubs run with: the account of `deploy/base`, which has no more rights than there,
+    /// so that a missing one shows in every suite.
+    ///
+    /// # Panics
+    /// When the manifests can't be applied.
+    #[must_use]
+    pub fn hub_kubeconfig(&self) -> PathBuf {
+        let path = self.kubeconfig("hub-windlass");
+        if path.exists() {
+            return path;
+        }
+        let folder = root().join("deploy/base");
+        self.kubectl(
+            "hub",
+            &format!("apply --server-side -k {}", folder.display()),
+        );
+        self.account("windlass")
+    }
+
     /// Runs kubectl against a control plane; its output, or what it says went wrong.
     ///
     /// # Errors
@@ -277,7 +296,7 @@ impl Fleet {
     /// When it can't be started.
     #[must_use]
     pub fn spawn_hub(&self, flags: &[&str]) -> HubProcess {
-        self.spawn_hub_with(&self.kubeconfig("hub"), flags, &[])
+        self.spawn_hub_with(&self.hub_kubeconfig(), flags, &[])
     }
 
     /// As [`Self::spawn_hub`], with somebody else's kubeconfig, and variables in its environment.
@@ -324,7 +343,7 @@ impl Fleet {
     /// # Panics
     /// When that does not come about.
     pub fn start_hub_with(&mut self, flags: &[&str]) {
-        self.start_hub_as(&self.kubeconfig("hub"), flags);
+        self.start_hub_as(&self.hub_kubeconfig(), flags);
     }
 
     /// As [`Self::start_hub`], with somebody else's kubeconfig and further flags.

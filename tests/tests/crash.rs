@@ -53,7 +53,7 @@ fn alone(fleet: &Fleet, failpoint: Option<&str>) -> HubProcess {
         .map(|value| ("WINDLASS_FAILPOINT", value))
         .into_iter()
         .collect();
-    let mut hub = fleet.spawn_hub_with(&fleet.kubeconfig("hub"), &ALONE, &variables);
+    let mut hub = fleet.spawn_hub_with(&fleet.hub_kubeconfig(), &ALONE, &variables);
     eventually("the hub is ready, or has died", || {
         hub.is_ready() || hub.ended().is_some()
     });
