@@ -344,7 +344,12 @@ fn what_lost_its_owner_goes_too(fleet: &mut Fleet) {
     for name in ["c", "kept"] {
         fleet.kubectl(MEMBER, &format!("patch cm {name} -n bare {bare}"));
     }
+    // Were the binding alive, a delivery would own the objects anew first.
     fleet.kubectl("hub", "delete crp bare --wait=false");
+    fleet.kubectl(
+        "hub",
+        "delete clusterresourcebindings -l kubernetes-fleet.io/parent-CRP=bare --wait=false",
+    );
     fleet.start_hub();
     eventually("the placement is gone", || {
         fleet.get("hub", "crp bare", "{.metadata.name}").is_empty()
