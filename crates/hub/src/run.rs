@@ -32,7 +32,8 @@ use crate::world::{Queues, World};
 pub const FIELD_MANAGER: &str = "windlass-hub";
 /// Placements worked on at once.
 const PLACEMENT_WORKERS: usize = 8;
-/// Bindings worked on at once. Many, for each waits for its cluster; few of them are one cluster's.
+/// Bindings worked on at once. Many, for each waits for its cluster; few of them are one cluster's. An idle
+/// worker is a small thing.
 const DELIVERY_WORKERS: usize = 1024;
 /// Clusters looked at at once.
 const CLUSTER_WORKERS: usize = 16;

@@ -34,7 +34,9 @@ where
         );
         span.record(what, key.as_str());
         let begun = clock::monotonic();
-        let result = process(key.clone()).instrument(span.clone()).await;
+        // On the heap while it runs: many workers wait, and a look is large.
+        let look = Box::pin(process(key.clone()));
+        let result = look.instrument(span.clone()).await;
         actors::looked(what, clock::monotonic() - begun, result.is_err());
         match result {
             Ok(Next::Event) => queue.forget(&key),
