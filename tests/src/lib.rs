@@ -548,6 +548,14 @@ fn run(mut command: Command, input: Option<&str>) -> Result<String, String> {
     }
 }
 
+/// A field of a placement's condition; its type without the prefix that all of them have.
+#[must_use]
+pub fn condition(fleet: &Fleet, placement: &str, type_: &str, field: &str) -> String {
+    let path =
+        format!("{{.status.conditions[?(@.type==\"ClusterResourcePlacement{type_}\")].{field}}}");
+    fleet.get("hub", &format!("crp {placement}"), &path)
+}
+
 /// Waits until something holds, for a minute at most.
 ///
 /// # Panics

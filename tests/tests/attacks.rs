@@ -3,7 +3,7 @@
 //! The tenant has every right of RBAC on every kind that matters, so that it is the guard rails that refuse.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-use windlass_tests::{Fleet, eventually, root};
+use windlass_tests::{Fleet, condition, eventually, root};
 
 const SETTING: &str = r"
 apiVersion: rbac.authorization.k8s.io/v1
@@ -47,12 +47,6 @@ fn placement(name: &str, selector: &str) -> String {
          metadata: {{name: {name}}}\nspec:\n  \
          resourceSelectors: [{{group: '', version: v1, kind: Namespace, {selector}}}]\n"
     )
-}
-
-fn condition(fleet: &Fleet, placement: &str, type_: &str, field: &str) -> String {
-    let path =
-        format!("{{.status.conditions[?(@.type==\"ClusterResourcePlacement{type_}\")].{field}}}");
-    fleet.get("hub", &format!("crp {placement}"), &path)
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use windlass_tests::{Fleet, eventually, within};
+use windlass_tests::{Fleet, condition, eventually, within};
 
 const GOOD: &str = "good";
 /// Refusals are tried again with a growing pause.
@@ -37,12 +37,6 @@ fn config(namespace: &str, name: &str, data: &str) -> String {
     format!(
         "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, namespace: {namespace}}}, data: {{a: {data}}}}}\n---\n"
     )
-}
-
-fn condition(fleet: &Fleet, name: &str, type_: &str, field: &str) -> String {
-    let path =
-        format!("{{.status.conditions[?(@.type==\"ClusterResourcePlacement{type_}\")].{field}}}");
-    fleet.get("hub", &format!("crp {name}"), &path)
 }
 
 fn is_available(fleet: &Fleet, name: &str) -> bool {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use windlass_tests::{Fleet, eventually, root};
+use windlass_tests::{Fleet, condition, eventually, root};
 
 /// The account that the hub runs as.
 const ACCOUNT: &str = "system:serviceaccount:fleet-system:windlass";
@@ -66,12 +66,6 @@ fn placement(name: &str, selectors: &str, cluster: &str) -> String {
 
 fn namespace(name: &str) -> String {
     format!("{{group: '', version: v1, kind: Namespace, name: {name}}}")
-}
-
-fn condition(fleet: &Fleet, placement: &str, type_: &str, field: &str) -> String {
-    let path =
-        format!("{{.status.conditions[?(@.type==\"ClusterResourcePlacement{type_}\")].{field}}}");
-    fleet.get("hub", &format!("crp {placement}"), &path)
 }
 
 /// Starts the hub as its Deployment would: its account's token, its arguments.

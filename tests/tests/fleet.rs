@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use windlass_tests::{Fleet, eventually, within};
+use windlass_tests::{Fleet, condition, eventually, within};
 
 const APP: &str = r"
 apiVersion: v1
@@ -40,12 +40,6 @@ spec:
 ";
 
 const MEMBERS: [&str; 3] = ["member-1", "member-2", "member-3"];
-
-fn condition(fleet: &Fleet, placement: &str, type_: &str, field: &str) -> String {
-    let path =
-        format!("{{.status.conditions[?(@.type==\"ClusterResourcePlacement{type_}\")].{field}}}");
-    fleet.get("hub", &format!("crp {placement}"), &path)
-}
 
 fn is_settled(fleet: &Fleet, placement: &str, index: &str) -> bool {
     fleet.get(

@@ -1,7 +1,7 @@
 //! The apply engine on a real member: what others do to what we place, and what is hard to place.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-use windlass_tests::{Fleet, eventually};
+use windlass_tests::{Fleet, condition, eventually};
 
 const MEMBER: &str = "member-1";
 
@@ -26,12 +26,6 @@ fn config(namespace: &str, name: &str, data: &str) -> String {
     format!(
         "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, namespace: {namespace}}}, data: {data}}}"
     )
-}
-
-fn condition(fleet: &Fleet, placement: &str, type_: &str, field: &str) -> String {
-    let path =
-        format!("{{.status.conditions[?(@.type==\"ClusterResourcePlacement{type_}\")].{field}}}");
-    fleet.get("hub", &format!("crp {placement}"), &path)
 }
 
 fn failure(fleet: &Fleet, placement: &str) -> String {

@@ -211,12 +211,14 @@ impl Actor {
             Snapshotted::Later(wait, latest) => (latest, Some(wait)),
         };
         let now = clock::now();
+        let groups = Groups::of(&self.world.snapshots.by_index(BY_PLACEMENT, &name));
+        let unreachable = self.members.unreachable();
         let policy = self.policy(placement, limit).await?;
-        let (plan, schedule) = self.bindings(placement, &policy, &latest, now);
+        let (plan, schedule) =
+            self.bindings(placement, &policy, &latest, &groups, &unreachable, now);
         let policy = self.decisions(placement, policy, &schedule, now).await?;
         // One that is refused does not keep the status of the others from being written.
         let written = self.write_bindings(&plan).await;
-        let groups = Groups::of(&self.world.snapshots.by_index(BY_PLACEMENT, &name));
         let resources = match wait {
             None => selection
                 .manifests
@@ -243,7 +245,7 @@ impl Actor {
             latest,
             resources,
             held: plan.held,
-            unreachable: self.members.unreachable(),
+            unreachable,
         };
         let hold = self.write_status(placement, &decided, now).await?;
         if let Err(error) = written {
@@ -390,6 +392,8 @@ impl Actor {
         placement: &ClusterResourcePlacement,
         policy: &ClusterSchedulingPolicySnapshot,
         latest: &LatestSnapshot,
+        groups: &Groups,
+        unreachable: &BTreeSet<String>,
         now: jiff::Timestamp,
     ) -> (BindingPlan, Schedule) {
         let name = placement.name_any();
@@ -426,8 +430,6 @@ impl Actor {
             .filter(|cluster| cluster.metadata.deletion_timestamp.is_none())
             .map(|cluster| cluster.name_any())
             .collect();
-        let unreachable = self.members.unreachable();
-        let groups = Groups::of(&self.world.snapshots.by_index(BY_PLACEMENT, &name));
         let plan = bindings::plan(
             &BindingInputs {
                 placement: &name,
@@ -435,10 +437,10 @@ impl Actor {
                 strategy: placement.spec.strategy.as_ref(),
                 selected: &schedule.selected,
                 members: &members,
-                unreachable: &unreachable,
+                unreachable,
                 policy_snapshot: &policy_snapshot,
                 latest,
-                groups: &groups,
+                groups,
                 existing: &existing,
             },
             now,
