@@ -7,12 +7,13 @@ mod normalise;
 mod rules;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube_core::CustomResourceExt;
+use kube_core::{CustomResourceExt, Resource};
 use serde_json::{Value, json};
 
 use crate::binding::ClusterResourceBinding;
 use crate::member::MemberCluster;
 use crate::placement::ClusterResourcePlacement;
+use crate::pull::{InternalMemberCluster, Work};
 use crate::snapshot::{ClusterResourceSnapshot, ClusterSchedulingPolicySnapshot};
 use crate::work::AppliedWork;
 use crate::{SERVED_VERSIONS, STORAGE_VERSION};
@@ -38,6 +39,8 @@ pub fn hub_crds() -> Result<Vec<Value>, serde_json::Error> {
         ClusterSchedulingPolicySnapshot::crd(),
         ClusterResourceSnapshot::crd(),
         ClusterResourceBinding::crd(),
+        InternalMemberCluster::crd(),
+        Work::crd(),
     ]
     .into_iter()
     .map(finished)
@@ -63,6 +66,12 @@ fn finished(crd: CustomResourceDefinition) -> Result<Value, serde_json::Error> {
     normalise::schema(schema);
     normalise::root(schema);
     rules::add(&kind, schema);
+    // A Work without a spec is one of nothing (API §3.10).
+    if kind == Work::kind(&())
+        && let Some(root) = schema.as_object_mut()
+    {
+        root.remove("required");
+    }
     let versions: Vec<Value> = SERVED_VERSIONS
         .iter()
         .map(|name| {

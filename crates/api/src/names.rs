@@ -46,6 +46,65 @@ pub fn work(placement: &str) -> String {
     format!("{placement}-work")
 }
 
+/// What the names of a placement's Works begin with: its name, after its namespace if it has one
+/// (API §3.10). A cluster-scoped `a.b` and `b` in namespace `a` begin alike: whoever makes one looks at
+/// the labels of what has the name, and takes [`other_work`] where it is somebody else's.
+#[must_use]
+pub fn work_base(namespace: &str, placement: &str) -> String {
+    if namespace.is_empty() {
+        placement.to_owned()
+    } else {
+        format!("{namespace}.{placement}")
+    }
+}
+
+/// Name of the Work, or AppliedWork, of a part of a resource snapshot: 0 is the master's.
+#[must_use]
+pub fn part_work(base: &str, part: usize) -> String {
+    match part {
+        0 => format!("{base}-work"),
+        further => format!("{base}-{}", further - 1),
+    }
+}
+
+/// Name of the Work of an envelope in a part. `hash`: 16 hexadecimal digits over kind, namespace and name
+/// of the envelope.
+#[must_use]
+pub fn envelope_work(part_work: &str, hash: &str) -> String {
+    format!("{part_work}-envelope-{hash}")
+}
+
+/// The name for a Work, or AppliedWork, whose own is somebody else's. `hash`: 16 hexadecimal digits over
+/// scope, namespace and name of the placement.
+#[must_use]
+pub fn other_work(name: &str, hash: &str) -> String {
+    format!("{name}-x{hash}")
+}
+
+/// Name of the Role of a member's agent, in the member's namespace.
+#[must_use]
+pub fn member_role(cluster: &str) -> String {
+    format!("fleet-role-{cluster}")
+}
+
+/// Name of its RoleBinding.
+#[must_use]
+pub fn member_role_binding(cluster: &str) -> String {
+    format!("fleet-rolebinding-{cluster}")
+}
+
+/// Name of the RoleBinding that lets a member's agent past the guard rails in its namespace.
+#[must_use]
+pub fn member_bypass(cluster: &str) -> String {
+    format!("fleet-guard-rails-{cluster}")
+}
+
+/// The cluster that a namespace on the hub belongs to.
+#[must_use]
+pub fn cluster_of_namespace(namespace: &str) -> Option<&str> {
+    namespace.strip_prefix("fleet-member-")
+}
+
 /// Name of the Secret that holds the credentials of a member cluster.
 #[must_use]
 pub fn credentials_secret(cluster: &str) -> String {

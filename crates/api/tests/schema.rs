@@ -224,6 +224,8 @@ fn every_extension_is_documented_and_optional() {
         windlass_api::conditions::PLACEMENT_DELETING,
         windlass_api::labels::DELIVERY,
         windlass_api::labels::PURGE,
+        windlass_api::labels::MIGRATE_TO,
+        windlass_api::labels::WRITTEN,
         windlass_api::labels::ALLOW_CASCADE,
         windlass_api::labels::PLACED,
         windlass_api::labels::CREDENTIALS_CLUSTER,
@@ -304,6 +306,20 @@ fn names() {
             ["fleet", "fleet-placement"],
         ),
         (
+            "InternalMemberCluster",
+            "cluster",
+            "internalmemberclusters",
+            Some("imc"),
+            ["fleet", "fleet-cluster"],
+        ),
+        (
+            "Work",
+            "placement",
+            "works",
+            None,
+            ["fleet", "fleet-placement"],
+        ),
+        (
             "AppliedWork",
             "placement",
             "appliedworks",
@@ -317,7 +333,11 @@ fn names() {
             format!("{group}.kubernetes-fleet.io"),
             "{kind}"
         );
-        assert_eq!(spec["scope"], "Cluster", "{kind}");
+        let scope = match kind {
+            "InternalMemberCluster" | "Work" => "Namespaced",
+            _ => "Cluster",
+        };
+        assert_eq!(spec["scope"], scope, "{kind}");
         assert_eq!(spec["names"]["plural"], plural);
         assert_eq!(spec["names"]["singular"], kind.to_lowercase());
         assert_eq!(spec["names"]["listKind"], format!("{kind}List"));
@@ -336,11 +356,11 @@ fn names() {
         let about = schema(&crds[kind])["description"].as_str().unwrap();
         assert!(about.starts_with(kind), "{kind} is described as {about}");
     }
-    assert_eq!(crds.len(), 6);
+    assert_eq!(crds.len(), 8);
 }
 
 /// API §1.3: name, type, priority, path. `C(x)` and `G(x)` as there.
-const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 6] = [
+const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 8] = [
     (
         "MemberCluster",
         &[
@@ -439,6 +459,11 @@ const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 6] = [
             ("Age", "date", 0, ".metadata.creationTimestamp"),
         ],
     ),
+    (
+        "InternalMemberCluster",
+        &[("Age", "date", 0, ".metadata.creationTimestamp")],
+    ),
+    ("Work", &[]),
     ("AppliedWork", &[]),
 ];
 
@@ -511,6 +536,7 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
         ),
         (format!("{placement}.strategy.type"), 1), // P14
         (format!("{placement}.strategy.reportBackStrategy"), 1), // P15
+        ("Work.spec.reportBackStrategy".to_owned(), 1), // the same type
     ]
     .into();
     let counts: BTreeMap<String, usize> = found

@@ -5,6 +5,8 @@
 //! was placed there changes. Each look is level-triggered: the member engine does what is missing, and
 //! nothing where nothing is.
 
+mod pull;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +22,9 @@ use windlass_status::digest::{BindingInputs, Digest, binding_digest};
 
 use crate::contents::{Content, Contents};
 use crate::lanes::Lanes;
-use crate::members::Members;
+use crate::members::{Members, is_push};
 use crate::observe::{Skipped, log_binding, skipped};
+use crate::pull::deliver::Pull;
 use crate::worker::{Next, work};
 use crate::world::{World, placement_of};
 
@@ -33,6 +36,7 @@ pub struct Delivery {
     members: Members,
     writer: Writer,
     lanes: Lanes,
+    pull: Pull,
 }
 
 impl Delivery {
@@ -41,6 +45,7 @@ impl Delivery {
     pub fn new(world: World, contents: Contents, members: Members, writer: Writer) -> Self {
         let queue = world.queues.bindings.clone();
         Self {
+            pull: Pull::new(world.pull.clone(), writer.clone()),
             world,
             contents,
             members,
@@ -83,9 +88,14 @@ impl Delivery {
             return Ok(Next::Event);
         }
         let cluster = &binding.spec.target_cluster;
-        let Some(member) = self.members.get(cluster) else {
-            // What was reported last stays; the cluster's own condition says that it is not reachable.
-            return Ok(Next::Event);
+        let member = match self.world.clusters.get(&ObjectKey::cluster(cluster)) {
+            None => return Ok(Next::Event),
+            Some(known) if !is_push(&known) => None,
+            Some(_) => match self.members.get(cluster) {
+                // What was reported last stays; the cluster's own condition says that it is not reachable.
+                None => return Ok(Next::Event),
+                reachable => reachable,
+            },
         };
         let Some(content) = self
             .contents
@@ -112,6 +122,9 @@ impl Delivery {
             return Ok(Next::Event);
         }
         let digest = desired_digest(&binding, &content.hash);
+        let Some(member) = member else {
+            return self.deliver_pull(&binding, &content, digest).await;
+        };
         let desired = Desired {
             work_name: names::work(&placement),
             work_namespace: names::member_namespace(cluster),
@@ -169,6 +182,9 @@ impl Delivery {
             || self.members.has_given_up(cluster)
         {
             return self.let_go(binding).await;
+        }
+        if known.as_deref().is_some_and(|known| !is_push(known)) {
+            return self.remove_pull(binding, known.as_deref()).await;
         }
         let leaving = known.filter(|known| known.metadata.deletion_timestamp.is_some());
         let mode = match &leaving {

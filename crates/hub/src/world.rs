@@ -18,6 +18,7 @@ use windlass_cluster::{Cache, CacheOptions, Change, Index, Queue};
 
 use crate::observe::Observer;
 use crate::placement::snapshots::SnapshotMeta;
+use crate::pull::PullCaches;
 
 /// Index of bindings, snapshots and policies: the placement that they belong to.
 pub const BY_PLACEMENT: &str = "placement";
@@ -50,6 +51,8 @@ pub struct World {
     pub clusters: Cache<MemberCluster>,
     /// Credentials of member clusters.
     pub secrets: Cache<Secret>,
+    /// What is in the members' namespaces.
+    pub pull: PullCaches,
     /// What has to be looked at.
     pub queues: Queues,
     /// Who shows it to the outside.
@@ -99,6 +102,7 @@ impl World {
             placements,
             bindings,
             clusters,
+            pull: PullCaches::start(client, &queues),
             queues,
             observer,
         }
@@ -113,6 +117,7 @@ impl World {
             self.bindings.wait_synced(),
             self.clusters.wait_synced(),
             self.secrets.wait_synced(),
+            self.pull.wait_synced(),
         );
     }
 
@@ -152,6 +157,7 @@ impl World {
         ];
         state
             .into_iter()
+            .chain(self.pull.state())
             .filter(|(_, synced, _)| !synced)
             .map(|(name, _, error)| match error {
                 Some(error) => format!("{name}: {error}"),
@@ -174,6 +180,7 @@ impl World {
         self.bindings.stop();
         self.clusters.stop();
         self.secrets.stop();
+        self.pull.stop();
     }
 }
 

@@ -5,6 +5,7 @@
 //! monotonic clock; after a restart no cluster is unhealthy before one full threshold (design §5.21).
 
 pub mod leave;
+pub mod pull;
 pub mod status;
 pub mod usage;
 
@@ -36,8 +37,6 @@ use crate::world::{BY_CLUSTER, World};
 
 /// Limit for one probe.
 const PROBE_LIMIT: Duration = Duration::from_secs(10);
-/// Heartbeat period when the cluster does not say.
-const DEFAULT_PERIOD: i32 = 60;
 /// Up to so many clusters, a heartbeat may be written each 60 s; with more, more rarely.
 const FLEET_SHARE: u64 = 500;
 
@@ -59,6 +58,7 @@ pub struct Members {
     policy: MemberPolicy,
     connections: Arc<DashMap<String, Connection>>,
     goodbyes: Arc<DashMap<String, leave::Goodbye>>,
+    agents: Arc<DashMap<String, pull::Agent>>,
     healthy: IntGaugeVec,
     token_expiry: IntGaugeVec,
 }
@@ -111,6 +111,7 @@ impl Members {
             policy,
             connections: Arc::default(),
             goodbyes: Arc::default(),
+            agents: Arc::default(),
             healthy: gauge(
                 "windlass_member_healthy",
                 "Whether a member cluster answers.",
@@ -141,15 +142,17 @@ impl Members {
         (!silent).then(|| Arc::clone(&connection.member))
     }
 
-    /// Clusters in push mode that have stopped answering.
+    /// Clusters that have stopped answering, or whose agents have stopped reporting.
     #[must_use]
     pub fn unreachable(&self) -> BTreeSet<String> {
         let silent = |cluster: &Arc<MemberCluster>| {
-            is_push(cluster)
-                && self
-                    .connections
-                    .get(&cluster.name_any())
-                    .is_none_or(|c| lock(&c.state).healthy == Some(false))
+            let name = cluster.name_any();
+            if !is_push(cluster) {
+                return self.is_silent(&name);
+            }
+            self.connections
+                .get(&name)
+                .is_none_or(|c| lock(&c.state).healthy == Some(false))
         };
         self.world
             .clusters
@@ -163,23 +166,24 @@ impl Members {
     /// When a cluster was last heard of; later than its status says, which is written rarely.
     #[must_use]
     pub fn last_contact(&self, cluster: &str) -> Option<Timestamp> {
-        let connection = self.connections.get(cluster)?;
+        let Some(connection) = self.connections.get(cluster) else {
+            return self.world.pull.heard(cluster).map(|heard| heard.time);
+        };
         let answered = lock(&connection.state).answered;
         answered.map(|(_, at)| at)
     }
 
     async fn process(&self, name: &str) -> Result<Next, ApiError> {
-        let Some(cluster) = self
-            .world
-            .clusters
-            .get(&ObjectKey::cluster(name))
-            .filter(|c| is_push(c))
-        else {
-            if self.disconnect(name).is_some() {
+        let Some(cluster) = self.world.clusters.get(&ObjectKey::cluster(name)) else {
+            let known = self.agents.remove(name).is_some();
+            if self.disconnect(name).is_some() || known {
                 self.forget_series(name);
             }
             return Ok(Next::Event);
         };
+        if !is_push(&cluster) {
+            return self.process_pull(cluster).await;
+        }
         if !self.writer.gate().is_open() {
             return Ok(self.stand_by(name, &cluster).await);
         }
@@ -399,11 +403,7 @@ impl Members {
     }
 
     fn probe_period(&self, cluster: &MemberCluster) -> Duration {
-        let seconds = cluster
-            .spec
-            .heartbeat_period_seconds
-            .unwrap_or(DEFAULT_PERIOD)
-            .clamp(1, 600);
+        let seconds = pull::objects::period(cluster);
         Duration::from_secs(seconds.unsigned_abs().into()).min(self.policy.unhealthy_threshold / 3)
     }
 
@@ -491,14 +491,7 @@ impl Members {
         connection: Option<&Connection>,
         invalid: Option<String>,
     ) -> Facts {
-        let clusters = self.world.clusters.len() as u64;
-        let period = cluster
-            .spec
-            .heartbeat_period_seconds
-            .unwrap_or(DEFAULT_PERIOD)
-            .clamp(1, 600);
-        let heartbeat_every =
-            Duration::from_secs(u64::from(period.unsigned_abs()).max(60 * clusters / FLEET_SHARE));
+        let heartbeat_every = self.heartbeat_every(cluster);
         let Some(connection) = connection else {
             let trouble = invalid.clone().unwrap_or_default();
             return Facts {
@@ -536,6 +529,13 @@ impl Members {
             }),
             heartbeat_every,
         }
+    }
+
+    /// Shortest time between two writes of a heartbeat (design §5.21).
+    fn heartbeat_every(&self, cluster: &MemberCluster) -> Duration {
+        let clusters = self.world.clusters.len() as u64;
+        let period = u64::from(pull::objects::period(cluster).unsigned_abs());
+        Duration::from_secs(period.max(60 * clusters / FLEET_SHARE))
     }
 
     async fn put_status(
