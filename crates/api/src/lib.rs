@@ -24,6 +24,7 @@ pub mod names;
 pub mod placement;
 pub mod pull;
 pub mod raw;
+pub mod scoped;
 pub mod snapshot;
 pub mod work;
 

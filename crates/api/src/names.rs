@@ -40,15 +40,15 @@ pub fn member_namespace(cluster: &str) -> String {
     format!("fleet-member-{cluster}")
 }
 
-/// Name of the Work, and of the AppliedWork on the member, of a cluster-scoped placement.
+/// Name of the Work, and of the AppliedWork on the member, of a placement; of a cluster-scoped one the
+/// namespace is empty. ClusterResourcePlacement `ns.x` and ResourcePlacement `ns/x` have the same one: whose
+/// it is, its labels say, and the other takes [`hashed_work`].
 #[must_use]
-pub fn work(placement: &str) -> String {
-    format!("{placement}-work")
+pub fn work(namespace: &str, placement: &str) -> String {
+    format!("{}-work", work_base(namespace, placement))
 }
 
-/// What the names of a placement's Works begin with: its name, after its namespace if it has one
-/// (API §3.10). A cluster-scoped `a.b` and `b` in namespace `a` begin alike: whoever makes one looks at
-/// the labels of what has the name, and takes [`other_work`] where it is somebody else's.
+/// What names of Works begin with: `placement`, or `namespace.placement`.
 #[must_use]
 pub fn work_base(namespace: &str, placement: &str) -> String {
     if namespace.is_empty() {
@@ -56,6 +56,19 @@ pub fn work_base(namespace: &str, placement: &str) -> String {
     } else {
         format!("{namespace}.{placement}")
     }
+}
+
+/// Name of the Work of a placement whose [`work`] is another's. `unique` is 8 characters that follow from
+/// namespace and name.
+#[must_use]
+pub fn hashed_work(namespace: &str, placement: &str, unique: &str) -> String {
+    part_work(&hashed_base(namespace, placement, unique), 0)
+}
+
+/// As [`work_base`], for a placement with a name that is another's, see [`hashed_work`].
+#[must_use]
+pub fn hashed_base(namespace: &str, placement: &str, unique: &str) -> String {
+    format!("{}-{unique}", work_base(namespace, placement))
 }
 
 /// Name of the Work, or AppliedWork, of a part of a resource snapshot: 0 is the master's.
@@ -72,13 +85,6 @@ pub fn part_work(base: &str, part: usize) -> String {
 #[must_use]
 pub fn envelope_work(part_work: &str, hash: &str) -> String {
     format!("{part_work}-envelope-{hash}")
-}
-
-/// The name for a Work, or AppliedWork, whose own is somebody else's. `hash`: 16 hexadecimal digits over
-/// scope, namespace and name of the placement.
-#[must_use]
-pub fn other_work(name: &str, hash: &str) -> String {
-    format!("{name}-x{hash}")
 }
 
 /// Name of the Role of a member's agent, in the member's namespace.

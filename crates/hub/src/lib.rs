@@ -16,8 +16,10 @@ pub mod observe;
 pub mod placement;
 pub mod pull;
 pub mod run;
+pub mod scoped;
 pub mod select;
 pub mod worker;
+pub mod works;
 pub mod world;
 
 pub use run::{HubError, HubOptions, run};

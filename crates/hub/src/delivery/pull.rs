@@ -4,28 +4,27 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 use serde_json::json;
-use windlass_api::binding::ClusterResourceBinding;
 use windlass_api::conditions::{BindingReason, Stage, Status};
 use windlass_api::member::MemberCluster;
 use windlass_api::names;
 use windlass_api::placement::ApplyStrategyType;
-use windlass_cluster::ApiError;
+use windlass_api::scoped::Binding;
+use windlass_cluster::{ApiError, ObjectKey};
 use windlass_status::digest::Digest;
 
-use super::{Delivery, Report};
+use super::{Delivery, Report, parent};
 use crate::contents::Content;
 use crate::members::pull::leave::is_purged;
 use crate::pull::deliver::Delivered;
 use crate::pull::plan::{Group, Wish};
 use crate::pull::read::Reading;
 use crate::worker::Next;
-use crate::world::placement_of;
 
 impl Delivery {
     /// Has a binding's Works be as they should be, and passes on what their agent says.
     pub(super) async fn deliver_pull(
         &self,
-        binding: &ClusterResourceBinding,
+        binding: &Binding,
         content: &Content,
         digest: Digest,
     ) -> Result<Next, ApiError> {
@@ -35,7 +34,7 @@ impl Delivery {
             .strategy
             .as_ref()
             .is_some_and(|strategy| strategy.type_ == Some(ApplyStrategyType::ReportDiff));
-        let key = binding.name_any();
+        let key = ObjectKey::of(binding);
         match self.pull.deliver(&key, cluster, &wish, report_diff).await {
             Ok(Delivered::NotPrepared) => Ok(Next::Event),
             Ok(Delivered::Waits(moment)) => Ok(Next::After(moment)),
@@ -59,7 +58,7 @@ impl Delivery {
     /// Removes a binding's Works, or lets them be where the cluster leaves, and then lets the binding go.
     pub(super) async fn remove_pull(
         &self,
-        binding: &ClusterResourceBinding,
+        binding: &Binding,
         known: Option<&MemberCluster>,
     ) -> Result<Next, ApiError> {
         let cluster = &binding.spec.target_cluster;
@@ -72,13 +71,9 @@ impl Delivery {
                 .await?;
             return Ok(Next::Event);
         }
-        let placement = placement_of(binding).unwrap_or_default();
-        let namespace = binding.namespace().unwrap_or_default();
-        let key = binding.name_any();
-        let left = self
-            .pull
-            .remove(&key, cluster, &namespace, &placement)
-            .await?;
+        let placement = parent(binding);
+        let key = ObjectKey::of(binding);
+        let left = self.pull.remove(&key, cluster, &placement).await?;
         // A cluster that leaves takes the rest with its namespace.
         let Some(first) = left.first().filter(|_| !stays) else {
             return self.let_go(binding).await;
@@ -113,11 +108,10 @@ impl Report<'_> {
     }
 }
 
-fn wish(binding: &ClusterResourceBinding, content: &Content) -> Wish {
+fn wish(binding: &Binding, content: &Content) -> Wish {
     let spec = &binding.spec;
     Wish {
         namespace: names::member_namespace(&spec.target_cluster),
-        placement_namespace: binding.namespace().unwrap_or_default(),
         placement: content.placement.clone(),
         binding: binding.name_any(),
         snapshot: content.name.clone(),

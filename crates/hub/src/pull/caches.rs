@@ -1,5 +1,6 @@
 //! What is in the members' namespaces, kept: what agents report, and what the hub has put there for them.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use dashmap::DashMap;
@@ -9,6 +10,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, Role, RoleBinding};
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 use windlass_api::pull::InternalMemberCluster;
 use windlass_api::{labels, names};
 use windlass_cluster::clock::{self, Instant};
@@ -113,29 +115,24 @@ impl PullCaches {
         );
     }
 
-    /// What each watch is of, whether it has delivered its first list, and what keeps it from that.
-    #[must_use]
-    pub fn state(&self) -> [(&'static str, bool, Option<String>); 6] {
-        fn of<K>(name: &'static str, cache: &Cache<K>) -> (&'static str, bool, Option<String>)
+    /// What is not listed yet, and why if that is known.
+    pub fn unsynced(&self) -> impl Iterator<Item = (String, Option<String>)> {
+        fn of<K>(name: &str, cache: &Cache<K>) -> Option<(String, Option<String>)>
         where
-            K: Resource
-                + Clone
-                + std::fmt::Debug
-                + serde::de::DeserializeOwned
-                + Send
-                + Sync
-                + 'static,
+            K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
         {
-            (name, cache.is_synced(), cache.last_error())
+            (!cache.is_synced()).then(|| (name.to_owned(), cache.last_error()))
         }
         [
-            of("Works", &self.works),
+            of("works", &self.works),
             of("internal member clusters", &self.internal),
             of("members' namespaces", &self.namespaces),
-            of("members' Roles", &self.roles),
-            of("members' RoleBindings", &self.role_bindings),
+            of("members' roles", &self.roles),
+            of("members' role bindings", &self.role_bindings),
             of("guard rails", &self.guard_rails),
         ]
+        .into_iter()
+        .flatten()
     }
 
     /// Ends the watches.
@@ -150,10 +147,9 @@ impl PullCaches {
 
     /// Works of a placement for a cluster, by name.
     #[must_use]
-    pub fn works_of(&self, cluster: &str, namespace: &str, placement: &str) -> Vec<Arc<WorkMeta>> {
+    pub fn works_of(&self, cluster: &str, placement: &ObjectKey) -> Vec<Arc<WorkMeta>> {
         let member = names::member_namespace(cluster);
-        self.works
-            .by_index(BY_OWNER, &owner(&member, namespace, placement))
+        self.works.by_index(BY_OWNER, &owner(&member, placement))
     }
 
     /// What a cluster's agent is told, and has reported.
@@ -178,8 +174,8 @@ impl PullCaches {
     }
 }
 
-fn owner(member_namespace: &str, namespace: &str, placement: &str) -> String {
-    format!("{member_namespace}/{namespace}/{placement}")
+fn owner(member_namespace: &str, placement: &ObjectKey) -> String {
+    format!("{member_namespace}/{placement}")
 }
 
 fn work_options(queues: &Queues) -> CacheOptions<WorkMeta> {
@@ -188,9 +184,8 @@ fn work_options(queues: &Queues) -> CacheOptions<WorkMeta> {
         indexes: vec![Index {
             name: BY_OWNER,
             values: |work| {
-                let (namespace, placement) = parent_of(work);
                 let member = work.namespace().unwrap_or_default();
-                vec![owner(&member, &namespace, &placement)]
+                vec![owner(&member, &parent_of(work))]
             },
         }],
         trim: Some(trim),
@@ -221,7 +216,7 @@ fn work_options(queues: &Queues) -> CacheOptions<WorkMeta> {
     }
 }
 
-fn enqueue(queues: &Queues, binding: String, initial: bool) {
+fn enqueue(queues: &Queues, binding: ObjectKey, initial: bool) {
     // What is there at the start is looked at for its binding's sake.
     if !initial {
         queues.bindings.add(binding);
@@ -239,8 +234,9 @@ fn says_the_same(old: &WorkMeta, new: &WorkMeta) -> bool {
 }
 
 /// Key of the binding that a Work is of.
-fn binding_of(work: &WorkMeta) -> Option<String> {
-    work.labels().get(labels::PARENT_BINDING).cloned()
+fn binding_of(work: &WorkMeta) -> Option<ObjectKey> {
+    let name = work.labels().get(labels::PARENT_BINDING)?;
+    Some(ObjectKey::namespaced(parent_of(work).namespace, name))
 }
 
 fn internal_options(

@@ -25,7 +25,7 @@ pub struct Pull {
     caches: PullCaches,
     writer: Writer,
     /// When the Works of a binding were last written, until they are reported on.
-    written: Arc<DashMap<String, Instant>>,
+    written: Arc<DashMap<ObjectKey, Instant>>,
 }
 
 /// How a delivery stands.
@@ -56,7 +56,7 @@ impl Pull {
     /// Of the hub's API server.
     pub async fn deliver(
         &self,
-        key: &str,
+        key: &ObjectKey,
         cluster: &str,
         wish: &Wish,
         report_diff: bool,
@@ -67,7 +67,7 @@ impl Pull {
         let plan = self.plan(cluster, wish);
         if !plan.is_empty() {
             self.execute(wish, &plan).await?;
-            self.written.insert(key.to_owned(), clock::monotonic());
+            self.written.insert(key.clone(), clock::monotonic());
         }
         // As the cache has it now: an agent may have been quicker than the answers to our writes.
         let reading = self.read(wish, &plan, report_diff);
@@ -93,9 +93,7 @@ impl Pull {
     /// What would be written.
     #[must_use]
     pub fn plan(&self, cluster: &str, wish: &Wish) -> Plan {
-        let existing = self
-            .caches
-            .works_of(cluster, &wish.placement_namespace, &wish.placement);
+        let existing = self.caches.works_of(cluster, &wish.placement);
         plan(wish, &existing, |name| self.find(&wish.namespace, name))
     }
 
@@ -170,18 +168,17 @@ impl Pull {
     /// Of the hub's API server.
     pub async fn remove(
         &self,
-        key: &str,
+        key: &ObjectKey,
         cluster: &str,
-        namespace: &str,
-        placement: &str,
+        placement: &ObjectKey,
     ) -> Result<BTreeSet<String>, ApiError> {
         self.written.remove(key);
-        for work in self.caches.works_of(cluster, namespace, placement) {
+        for work in self.caches.works_of(cluster, placement) {
             if work.metadata.deletion_timestamp.is_none() {
                 self.delete(&work).await?;
             }
         }
-        let left = self.caches.works_of(cluster, namespace, placement);
+        let left = self.caches.works_of(cluster, placement);
         Ok(left.iter().map(|work| work.name_any()).collect())
     }
 

@@ -6,7 +6,7 @@
 //! | a Work of this placement with the content that is wanted, as the hub left it | kept |
 //! | another one of this placement | replaced |
 //! | one of this placement that is being deleted | waited for |
-//! | one of another placement | the other name ([`names::other_work`]) is taken, and kept from then on |
+//! | one of another placement | the hashed name ([`names::hashed_base`]) is taken, and kept from then on |
 //!
 //! Works of this placement that are not wanted are deleted after the others are written.
 
@@ -20,10 +20,12 @@ use windlass_api::placement::{ApplyStrategy, EnvelopeIdentifier, EnvelopeType};
 use windlass_api::pull::{Work, WorkSpec, WorkloadTemplate};
 use windlass_api::raw::RawObject;
 use windlass_api::{labels, names};
+use windlass_cluster::ObjectKey;
 use windlass_member::manifest::Manifest;
 use windlass_status::digest::Digest;
 
 use super::work::{WorkMeta, is_current, is_untouched, parent_of, written};
+use crate::works::unique;
 
 /// Digits of a hash in a name.
 const HASH_DIGITS: usize = 16;
@@ -44,10 +46,8 @@ pub struct Group {
 pub struct Wish {
     /// The member's namespace.
     pub namespace: String,
-    /// Namespace of the placement; empty for a cluster-scoped one.
-    pub placement_namespace: String,
-    /// Name of the placement.
-    pub placement: String,
+    /// The placement.
+    pub placement: ObjectKey,
     /// Name of the binding.
     pub binding: String,
     /// Name of the resource snapshot.
@@ -164,22 +164,22 @@ fn name_of(
             return live.name_any();
         }
     }
-    let base = names::work_base(&wish.placement_namespace, &wish.placement);
-    let part = names::part_work(&base, group.part);
-    let name = match &group.envelope {
-        None => part,
-        Some(envelope) => names::envelope_work(&part, &envelope_hash(envelope)),
+    let placement = &wish.placement;
+    let of_base = |base: &str| {
+        let part = names::part_work(base, group.part);
+        match &group.envelope {
+            None => part,
+            Some(envelope) => names::envelope_work(&part, &envelope_hash(envelope)),
+        }
     };
-    let other = names::other_work(
-        &name,
-        &short_hash(&json!([wish.placement_namespace, wish.placement])),
-    );
+    let name = of_base(&names::work_base(&placement.namespace, &placement.name));
+    let other = of_base(&names::hashed_base(
+        &placement.namespace,
+        &placement.name,
+        &unique(placement),
+    ));
     let has = |name: &str| existing.iter().any(|work| work.name_any() == name);
-    let is_taken = || {
-        find(&name).is_some_and(|work| {
-            parent_of(&work) != (wish.placement_namespace.clone(), wish.placement.clone())
-        })
-    };
+    let is_taken = || find(&name).is_some_and(|work| parent_of(&work) != *placement);
     if !has(&name) && (has(&other) || is_taken()) {
         other
     } else {
@@ -274,11 +274,11 @@ pub fn build(wish: &Wish, item: &Item) -> Work {
 fn labels_of(wish: &Wish, group: &Group) -> BTreeMap<String, String> {
     let mut pairs = vec![
         (labels::PARENT_BINDING, wish.binding.clone()),
-        (labels::PARENT_PLACEMENT, wish.placement.clone()),
+        (labels::PARENT_PLACEMENT, wish.placement.name.clone()),
         (labels::PARENT_SNAPSHOT_INDEX, wish.index.to_string()),
     ];
-    if !wish.placement_namespace.is_empty() {
-        pairs.push((labels::PARENT_NAMESPACE, wish.placement_namespace.clone()));
+    if !wish.placement.namespace.is_empty() {
+        pairs.push((labels::PARENT_NAMESPACE, wish.placement.namespace.clone()));
     }
     if let Some(envelope) = &group.envelope {
         let kind = json!(envelope.type_);

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use windlass_api::conditions::Status;
 use windlass_api::labels;
 use windlass_api::pull::{ManifestCondition, Work, WorkStatus};
+use windlass_cluster::ObjectKey;
 use windlass_status::conditions::status;
 use windlass_status::digest::Digest;
 
@@ -81,11 +82,11 @@ fn is_news(manifest: &ManifestCondition) -> bool {
             .any(|c| status(c) != Status::True)
 }
 
-/// The placement that a Work is of: namespace (empty for a cluster-scoped one) and name.
+/// The placement that a Work is of.
 #[must_use]
-pub fn parent_of(work: &WorkMeta) -> (String, String) {
+pub fn parent_of(work: &WorkMeta) -> ObjectKey {
     let label = |key: &str| work.labels().get(key).cloned().unwrap_or_default();
-    (
+    ObjectKey::namespaced(
         label(labels::PARENT_NAMESPACE),
         label(labels::PARENT_PLACEMENT),
     )

@@ -62,7 +62,7 @@ impl Members {
         self.clear_namespace(&namespace).await?;
         let bindings = self.world.bindings.by_index(BY_CLUSTER, &name);
         for binding in &bindings {
-            self.world.queues.bindings.add(binding.name_any());
+            self.world.queues.bindings.add(ObjectKey::of(&**binding));
         }
         let there = self
             .world
