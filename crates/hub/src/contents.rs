@@ -65,6 +65,8 @@ pub struct Contents {
     client: Client,
     /// Contents by the UID of their master; alive while somebody uses them.
     shared: Arc<Mutex<HashMap<String, Weak<Content>>>>,
+    /// Who fetches a content, by the same UID: others wait for that one.
+    turns: Arc<Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>>,
     /// The one used last per placement is kept, for it is the one that is asked for next.
     recent: Arc<Mutex<HashMap<ObjectKey, Arc<Content>>>>,
 }
@@ -77,6 +79,7 @@ impl Contents {
             world,
             client,
             shared: Arc::default(),
+            turns: Arc::default(),
             recent: Arc::default(),
         }
     }
@@ -90,10 +93,30 @@ impl Contents {
             return Ok(None);
         };
         let uid = meta.uid().unwrap_or_default();
-        if let Some(content) = lock(&self.shared).get(&uid).and_then(Weak::upgrade) {
+        if let Some(content) = self.known(&uid) {
             return Ok(Some(content));
         }
-        let Some(placement) = placement_of(&*meta) else {
+        let turn = Arc::clone(lock(&self.turns).entry(uid.clone()).or_default());
+        let _turn = turn.lock().await;
+        let content = match self.known(&uid) {
+            Some(content) => Some(content),
+            None => self.assemble(master, &uid, &meta).await?,
+        };
+        lock(&self.turns).remove(&uid);
+        Ok(content)
+    }
+
+    fn known(&self, uid: &str) -> Option<Arc<Content>> {
+        lock(&self.shared).get(uid).and_then(Weak::upgrade)
+    }
+
+    async fn assemble(
+        &self,
+        master: &ObjectKey,
+        uid: &str,
+        meta: &SnapshotMeta,
+    ) -> Result<Option<Arc<Content>>, ApiError> {
+        let Some(placement) = placement_of(meta) else {
             return Ok(None);
         };
         let groups = self.world.groups_of(&placement);
@@ -125,7 +148,7 @@ impl Contents {
             manifests: manifests.into(),
             parts,
         });
-        self.keep(&placement, &uid, &content);
+        self.keep(&placement, uid, &content);
         Ok(Some(content))
     }
 
