@@ -1,8 +1,10 @@
 //! The CustomResourceDefinitions, in controller-gen's form.
 //!
 //! The types say what the schema is; [`normalise`] brings it into the form that Go tools generate, so that
-//! the two can be compared; [`rules`] adds what only CEL can say. Both served versions get the same schema.
+//! the two can be compared; [`rules`] adds what only CEL can say, [`checks`] what upstream says in its
+//! webhooks. Both served versions get the same schema.
 
+mod checks;
 mod normalise;
 mod rules;
 
@@ -63,6 +65,7 @@ fn finished(crd: CustomResourceDefinition) -> Result<Value, serde_json::Error> {
     normalise::schema(schema);
     normalise::root(schema);
     rules::add(&kind, schema);
+    checks::add(&kind, schema);
     let versions: Vec<Value> = SERVED_VERSIONS
         .iter()
         .map(|name| {

@@ -173,12 +173,25 @@ fn schema(crd: &Value) -> &Value {
     &crd["spec"]["versions"][1]["schema"]["openAPIV3Schema"]
 }
 
+/// What our schema asks for beyond the reference's.
+fn checks<'a>(sections: &'a BTreeMap<String, Rows>, kind: &str) -> Option<&'a Rows> {
+    let section = match kind {
+        "ClusterResourcePlacement" | "ResourcePlacement" => "PlacementChecks",
+        "MemberCluster" => "MemberClusterChecks",
+        _ => return None,
+    };
+    sections.get(section)
+}
+
 #[test]
 fn every_field_is_as_the_reference_says_and_there_is_no_other() {
     let sections = tables();
     for (kind, crd) in crds() {
         let mut expected = Rows::new();
         expand(&sections, &kind, "", &mut expected);
+        for (path, words) in checks(&sections, &kind).into_iter().flatten() {
+            expected.get_mut(path).unwrap().extend(words.clone());
+        }
         let mut root = schema(&crd).clone();
         let properties = root["properties"].as_object_mut().unwrap();
         for name in ["apiVersion", "kind", "metadata"] {
@@ -498,17 +511,35 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
         collect_rules(schema(crd), kind, &mut found);
     }
     let placement = "ClusterResourcePlacement.spec";
+    let affinity = format!("{placement}.policy.affinity.clusterAffinity");
     let expected: BTreeMap<String, usize> = [
-        ("MemberCluster".to_owned(), 1),                  // N1
-        ("ClusterResourcePlacement".to_owned(), 1),       // §6.3 rule 1
+        ("MemberCluster".to_owned(), 1),                 // N1
+        ("MemberCluster.spec.taints".to_owned(), 1),     // §6.4
+        ("MemberCluster.spec.taints[]".to_owned(), 2),   // §6.4
+        ("ClusterResourcePlacement".to_owned(), 1),      // §6.3 rule 1
         (placement.to_owned(), 8), // P1 to P6, P14 without a strategy, §6.3 rule 22
         (format!("{placement}.resourceSelectors"), 1), // P7
-        (format!("{placement}.policy"), 7), // P8; P9, P10, P11 in two each
-        (format!("{placement}.policy.tolerations[]"), 2), // P12, P13
+        (format!("{placement}.policy"), 9), // P8; P9, P10, P11 in two each; rules 10, 23
+        (format!("{placement}.policy.clusterNames"), 2), // rule 8
+        (
+            format!(
+                "{affinity}.requiredDuringSchedulingIgnoredDuringExecution.clusterSelectorTerms"
+            ),
+            1, // rule 12
+        ),
+        (
+            format!("{affinity}.preferredDuringSchedulingIgnoredDuringExecution[].preference"),
+            1, // rule 13
+        ),
+        (format!("{placement}.policy.tolerations"), 2), // rules 18, 23
+        (format!("{placement}.policy.tolerations[]"), 4), // P12, P13, rule 18
         (
             "ClusterSchedulingPolicySnapshot.spec.policy.tolerations[]".to_owned(),
             2,
         ),
+        (format!("{placement}.strategy"), 1), // rule 19
+        (format!("{placement}.strategy.rollingUpdate"), 2), // rule 19
+        (format!("{placement}.strategy.applyStrategy"), 1), // rule 20
         (format!("{placement}.strategy.type"), 1), // P14
         (format!("{placement}.strategy.reportBackStrategy"), 1), // P15
     ]
@@ -531,6 +562,13 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
                 "strategy type",
                 "reportBackStrategy",
                 "destination",
+                "clusterNames",
+                "preferred",
+                "property",
+                "rollingUpdate",
+                "max",
+                "serverSideApplyConfig",
+                "taint",
             ];
             assert!(
                 names.iter().any(|name| message.contains(name)),
