@@ -1,7 +1,7 @@
 //! What the API server takes and refuses by schema and CEL, in both served versions (API §2.12, §6.3, §6.4).
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-use windlass_tests::Fleet;
+use windlass_tests::{Fleet, eventually};
 
 const SELECTORS: &str = "resourceSelectors: [{group: '', version: v1, kind: Namespace, name: web}]";
 /// What an accepted row expects.
@@ -524,10 +524,13 @@ fn what_the_api_server_takes_and_refuses() {
     let fleet = Fleet::up("admission", 0);
     let crds = fleet.windlass(&["crds"]).unwrap();
     fleet.apply("hub", &crds);
-    fleet.kubectl(
-        "hub",
-        "wait --for=condition=Established crd --all --timeout=30s",
-    );
+    eventually("the kinds are served", || {
+        ["crp", "cluster"].iter().all(|kind| {
+            fleet
+                .try_kubectl("hub", &format!("get {kind}"), None)
+                .is_ok()
+        })
+    });
     for version in ["v1", "v1beta1"] {
         let mut table = Table {
             fleet: &fleet,
