@@ -20,8 +20,8 @@ pub(super) struct Pass<'a> {
     inner: &'a Inner,
     placement: &'a str,
     used: HashMap<GroupVersionKind, Cache<Meta>>,
-    /// Which selector chose an object.
-    claims: HashMap<(GroupVersionKind, ObjectKey), Term>,
+    /// Which selector chose an object: group and kind, for it is the same in any version.
+    claims: HashMap<(String, String, ObjectKey), Term>,
     /// What is chosen twice, in words.
     twice: BTreeSet<String>,
     /// Selectors that choose nothing, in words.
@@ -351,7 +351,8 @@ impl<'a> Pass<'a> {
         for meta in &metas {
             let key = ObjectKey::of(&**meta);
             let what = format!("{} {key}", kind.kind);
-            if let Some(other) = self.claims.insert(((*kind).clone(), key), term.clone()) {
+            let claim = (kind.group.clone(), kind.kind.clone(), key);
+            if let Some(other) = self.claims.insert(claim, term.clone()) {
                 self.twice.insert(format!(
                     "{what} is selected both by {other} and by {term}; selectors may not overlap, so narrow one"
                 ));
