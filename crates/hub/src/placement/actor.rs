@@ -18,6 +18,7 @@ use windlass_scheduler::{ClusterView, ExistingBinding, Schedule, SchedulingView,
 use windlass_status::conditions::NewCondition;
 
 use super::bindings::{self, BindingInputs, BindingPlan};
+use super::gathering::Gathering;
 use super::policy::{self, PolicyInputs};
 use super::report::{notes, verdict};
 use super::snapshots::{self, Groups, LatestSnapshot, SnapshotInputs};
@@ -31,11 +32,6 @@ use crate::world::{BY_PLACEMENT, World};
 const PARALLEL: usize = 16;
 /// Snapshots kept when the placement does not say.
 const DEFAULT_HISTORY: i32 = 10;
-/// Longest time for which a stream of changes is gathered into one snapshot.
-const LONGEST_GATHERING: Duration = Duration::from_secs(10);
-/// First wait between two snapshots of one placement.
-const SHORTEST_GATHERING: Duration = Duration::from_millis(200);
-
 /// How soon what the API server has refused is tried again, at least; a change is tried at once.
 const REFUSED_AGAIN: Duration = Duration::from_secs(30);
 
@@ -44,8 +40,8 @@ const REFUSED_AGAIN: Duration = Duration::from_secs(30);
 pub(super) struct Memory {
     /// When the next status may be written.
     pub(super) status_from: Option<Instant>,
-    /// When the last snapshot was made, and how long the next one waits.
-    snapshot: Option<(Instant, Duration)>,
+    /// How snapshots are spaced.
+    gathering: Option<Gathering>,
 }
 
 /// Works on placements. Clones share everything.
@@ -121,7 +117,11 @@ impl Actor {
         let placement = self.ensure_finalizer(placement).await?;
         let selection = match self
             .resources
-            .select(name, &placement.spec.resource_selectors)
+            .select(
+                name,
+                &placement.spec.resource_selectors,
+                selected_before(&placement),
+            )
             .await
         {
             Ok(selection) => selection,
@@ -262,12 +262,12 @@ impl Actor {
         Ok(timers
             .chain(wait)
             .chain(hold)
+            .chain(selection.again)
             .min()
             .map_or(Next::Event, Next::After))
     }
 
-    /// Makes the selection the latest snapshot, at once when changes are rare; a stream of changes is
-    /// gathered, longer and longer, and its last state always gets a snapshot.
+    /// Makes the selection the latest snapshot, at once when changes are rare (see [`Gathering`]).
     async fn snapshot(
         &self,
         placement: &ClusterResourcePlacement,
@@ -312,13 +312,16 @@ impl Actor {
     fn gathering(&self, placement: &str) -> Option<Duration> {
         let now = clock::monotonic();
         let mut memory = self.memory.entry(placement.to_owned()).or_default();
-        let pause = match memory.snapshot {
-            Some((last, pause)) if last + pause > now => return Some(last + pause - now),
-            // A change soon after the pause is part of a stream; later ones stand alone.
-            Some((last, pause)) if last + pause * 4 > now => (pause * 2).min(LONGEST_GATHERING),
-            _ => SHORTEST_GATHERING,
+        let next = match memory.gathering {
+            None => Gathering::begin(now),
+            Some(gathering) => {
+                if let Some(wait) = gathering.wait(now) {
+                    return Some(wait);
+                }
+                gathering.next(now)
+            }
         };
-        memory.snapshot = Some((now, pause));
+        memory.gathering = Some(next);
         None
     }
 
@@ -526,6 +529,15 @@ enum Write<'a> {
     Create(&'a windlass_api::binding::ClusterResourceBinding),
     Replace(&'a windlass_api::binding::ClusterResourceBinding),
     Delete(&'a windlass_api::binding::ClusterResourceBinding),
+}
+
+/// What the status says is selected.
+fn selected_before(placement: &ClusterResourcePlacement) -> &[ResourceIdentifier] {
+    placement
+        .status
+        .as_ref()
+        .and_then(|status| status.selected_resources.as_deref())
+        .unwrap_or_default()
 }
 
 fn until(at: jiff::Timestamp, now: jiff::Timestamp) -> Duration {

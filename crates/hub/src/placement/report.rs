@@ -246,6 +246,7 @@ mod tests {
             manifests: Vec::new(),
             hash: Digest::of_bytes(b""),
             idle: Vec::new(),
+            again: None,
         };
         let mut placement = ClusterResourcePlacement::new("p", Default::default());
         let notes_of = |placement: &ClusterResourcePlacement| {

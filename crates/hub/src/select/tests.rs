@@ -1,13 +1,14 @@
 //! Selection against a small API server.
 
 mod changes;
+mod outages;
 mod server;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use windlass_api::placement::ResourceSelectorTerm;
+use windlass_api::placement::{ResourceIdentifier, ResourceSelectorTerm};
 use windlass_cluster::{Discovery, clock};
 
 use self::server::{Kind, Server};
@@ -102,9 +103,20 @@ impl Fixture {
 
     /// Selects, again whenever woken while something is pending.
     async fn select(&self, placement: &str, selectors: &Value) -> Result<Selection, SelectError> {
+        self.select_after(placement, selectors, &json!([])).await
+    }
+
+    /// As [`Self::select`], by a placement whose status has these selected.
+    async fn select_after(
+        &self,
+        placement: &str,
+        selectors: &Value,
+        before: &Value,
+    ) -> Result<Selection, SelectError> {
+        let before: Vec<ResourceIdentifier> = serde_json::from_value(before.clone()).unwrap();
         let terms: Vec<ResourceSelectorTerm> = serde_json::from_value(selectors.clone()).unwrap();
         loop {
-            match self.resources.select(placement, &terms).await {
+            match self.resources.select(placement, &terms, &before).await {
                 Err(SelectError::Pending(_)) => self.until_woken(placement).await,
                 other => return other,
             }
