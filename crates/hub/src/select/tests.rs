@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use windlass_api::placement::{ResourceIdentifier, ResourceSelectorTerm};
-use windlass_cluster::{Discovery, clock};
+use windlass_cluster::{Discovery, ObjectKey, clock};
 
 use self::server::{Kind, Server};
 use super::rules::ApiFilter;
@@ -62,7 +62,7 @@ impl Fixture {
             server.client.clone(),
             discovery,
             filter,
-            Arc::new(move |placement: &str| told.lock().unwrap().push(placement.to_owned())),
+            Arc::new(move |placement: &ObjectKey| told.lock().unwrap().push(placement.to_string())),
         );
         Self {
             server,
@@ -116,7 +116,11 @@ impl Fixture {
         let before: Vec<ResourceIdentifier> = serde_json::from_value(before.clone()).unwrap();
         let terms: Vec<ResourceSelectorTerm> = serde_json::from_value(selectors.clone()).unwrap();
         loop {
-            match self.resources.select(placement, &terms, &before).await {
+            match self
+                .resources
+                .select(&ObjectKey::cluster(placement), &terms, &before)
+                .await
+            {
                 Err(SelectError::Pending(_)) => self.until_woken(placement).await,
                 other => return other,
             }
