@@ -46,6 +46,10 @@ pub const DELIVERY_PUSH: &str = "push";
 pub const CLUSTER_UID: &str = "windlass.dev/cluster-uid";
 /// On a Namespace or CRD: it may be removed with what it holds (design §5.19).
 pub const ALLOW_CASCADE: &str = "windlass.dev/allow-cascade";
+/// On a binding: what its placement's deleteStrategy says, where that is not the default.
+pub const DELETE_STRATEGY: &str = "windlass.dev/delete-strategy";
+/// Value of [`DELETE_STRATEGY`].
+pub const ABANDON: &str = "Abandon";
 /// On a MemberCluster that is being deleted: placed objects are removed too.
 pub const PURGE: &str = "windlass.dev/purge";
 

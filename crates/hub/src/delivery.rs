@@ -23,6 +23,7 @@ use crate::contents::{Content, Contents};
 use crate::lanes::Lanes;
 use crate::members::Members;
 use crate::observe::{Skipped, log_binding, skipped};
+use crate::removal;
 use crate::worker::{Next, work};
 use crate::works;
 use crate::world::{World, placement_of};
@@ -163,28 +164,21 @@ impl Delivery {
         let cluster = &binding.spec.target_cluster;
         let placement = parent(binding);
         let known = self.world.clusters.get(&ObjectKey::cluster(cluster));
-        if self.has_successor(binding, &placement)
-            || known.is_none()
-            || self.members.has_given_up(cluster)
-        {
+        let Some(known) = known.filter(|_| {
+            !self.has_successor(binding, &placement) && !self.members.has_given_up(cluster)
+        }) else {
             return self.let_go(binding).await;
-        }
-        let leaving = known.filter(|known| known.metadata.deletion_timestamp.is_some());
-        let mode = match &leaving {
-            None => RemovalMode::Placement,
-            Some(known)
-                if known
-                    .annotations()
-                    .get(labels::PURGE)
-                    .is_some_and(|v| v == "true") =>
-            {
-                RemovalMode::Purge
-            }
-            Some(_) => RemovalMode::Leave,
         };
+        let live = self.world.placements.get(&placement);
+        let mode = removal::mode(&known, live.as_deref(), binding);
         let Some(member) = self.members.get(cluster) else {
+            let what = if mode == RemovalMode::Abandon {
+                "release"
+            } else {
+                "remove"
+            };
             let message = format!(
-                "waiting for cluster {cluster} to be reachable, to remove what was placed there"
+                "waiting for cluster {cluster} to be reachable, to {what} what was placed there"
             );
             self.write_status(binding, None, |report| report.removing(message))
                 .await?;

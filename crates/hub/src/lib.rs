@@ -14,10 +14,11 @@ pub mod lead;
 pub mod members;
 pub mod observe;
 pub mod placement;
+pub mod removal;
 pub mod run;
 pub mod scoped;
 pub mod select;
-pub mod worker;
+mod worker;
 pub mod works;
 pub mod world;
 
