@@ -204,9 +204,10 @@ impl Actor {
                 .unwrap_or(DEFAULT_HISTORY),
         )
         .unwrap_or(1);
-        let (latest, wait) = match self.snapshot(placement, selection, limit).await? {
-            Snapshotted::Latest(latest) => (latest, None),
-            Snapshotted::Later(wait, latest) => (latest, Some(wait)),
+        let (latest, wait, refused) = match self.snapshot(placement, selection, limit).await? {
+            Snapshotted::Latest(latest) => (latest, None, None),
+            Snapshotted::Later(wait, latest) => (latest, Some(wait), None),
+            Snapshotted::Refused(why, latest) => (latest, Some(REFUSED_AGAIN), Some(why)),
         };
         let now = clock::now();
         let groups = self.world.groups_of(&key);
@@ -230,14 +231,12 @@ impl Actor {
                 .map(|content| content.identifiers())
                 .unwrap_or_default(),
         };
+        let bindings = self.world.bindings_of(&key);
+        let mut notes = notes(selection, placement, &bindings, &written);
+        notes.extend(refused.map(|why| format!("{} stays in place: {why}", latest.name)));
         let decided = Decided {
             schedule,
-            notes: notes(
-                selection,
-                placement,
-                &self.world.bindings_of(&key),
-                &written,
-            ),
+            notes,
             policy_snapshot: policy,
             groups,
             latest,
@@ -292,18 +291,14 @@ impl Actor {
         });
         if !plan.create.is_empty()
             && let Some(wait) = self.gathering(&key)
-            && let Some((index, group)) = groups.latest()
+            && let Some(latest) = latest_of(&groups)
         {
-            let hash = group.hash().unwrap_or_default().to_owned();
-            let latest = LatestSnapshot {
-                name: group.name().unwrap_or_default(),
-                index,
-                hash,
-            };
             return Ok(Snapshotted::Later(wait, latest));
         }
-        self.write_snapshots(&plan).await?;
-        Ok(Snapshotted::Latest(plan.latest))
+        match (self.write_snapshots(&plan).await, latest_of(&groups)) {
+            (Err(ApiError::Rejected(why)), Some(latest)) => Ok(Snapshotted::Refused(why, latest)),
+            (written, _) => written.map(|()| Snapshotted::Latest(plan.latest)),
+        }
     }
 
     /// How long a new snapshot has to wait; none when it may be made now, which is noted.
@@ -521,12 +516,24 @@ enum Snapshotted {
     Latest(LatestSnapshot),
     /// The selection has changed, but its snapshot waits; until then the old one is the latest.
     Later(Duration, LatestSnapshot),
+    /// The API server refuses the selection, and why; the old one stays the latest, and the policy counts.
+    Refused(String, LatestSnapshot),
 }
 
 enum Write<'a> {
     Create(&'a windlass_api::scoped::Binding),
     Replace(&'a windlass_api::scoped::Binding),
     Delete(&'a windlass_api::scoped::Binding),
+}
+
+/// The latest snapshot that there is.
+fn latest_of(groups: &Groups) -> Option<LatestSnapshot> {
+    let (index, group) = groups.latest()?;
+    Some(LatestSnapshot {
+        name: group.name()?,
+        index,
+        hash: group.hash().unwrap_or_default().to_owned(),
+    })
 }
 
 /// What the status says is selected.
