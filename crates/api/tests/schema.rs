@@ -254,7 +254,8 @@ fn every_extension_is_documented_and_optional() {
         "docs/extensions.md lists fields that do not exist"
     );
     for word in [
-        windlass_api::conditions::PLACEMENT_DELETING,
+        windlass_api::conditions::placement_deleting(windlass_api::scoped::Scope::Cluster),
+        windlass_api::conditions::placement_deleting(windlass_api::scoped::Scope::Namespaced),
         windlass_api::labels::DELIVERY,
         windlass_api::labels::PURGE,
         windlass_api::labels::ALLOW_CASCADE,

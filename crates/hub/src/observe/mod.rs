@@ -20,7 +20,7 @@ use kube::Resource;
 use prometheus::Registry;
 use windlass_api::member::{MemberCluster, MemberClusterStatus};
 use windlass_api::placement::PlacementStatus;
-use windlass_api::scoped::{Binding, Placement};
+use windlass_api::scoped::{Binding, Placement, Scope};
 use windlass_cluster::events::{Severity, reference_to};
 use windlass_cluster::{Change, Events, KindOf, NewEvent, clock};
 use windlass_status::transitions::{Transition, of_member, of_placement};
@@ -107,7 +107,7 @@ impl Observer {
     /// A placement's status, as given, has been replaced by a new one.
     pub fn placement_status(&self, old: &Placement, new: Option<&PlacementStatus>) {
         let Some(new) = new else { return };
-        for news in of_placement(old.status.as_ref(), new) {
+        for news in of_placement(Scope::of(old), old.status.as_ref(), new) {
             self.tell(old, news);
         }
     }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::ResourceExt;
-use windlass_api::conditions::{PLACEMENT_DELETING, Stage, Status};
+use windlass_api::conditions::{Stage, Status, placement_deleting};
 use windlass_api::labels;
-use windlass_api::scoped::{Binding, Placement};
+use windlass_api::scoped::{Binding, Placement, Scope};
 use windlass_cluster::{ApiError, ObjectKey, clock};
 use windlass_status::conditions::{NewCondition, find, set};
 use windlass_status::transitions::DELETION_IN_PROGRESS;
@@ -111,7 +111,7 @@ impl Actor {
             .conditions
             .get_or_insert_default();
         let new = NewCondition {
-            type_: PLACEMENT_DELETING,
+            type_: placement_deleting(Scope::of(placement)),
             status: Status::True,
             reason,
             message,

@@ -86,6 +86,13 @@ impl<'a> Pass<'a> {
     /// What is selected. In this order: interest is registered before a watch is joined, and a watch is
     /// joined before it is read, so that every change is either seen here or told.
     pub(super) async fn choose(&mut self, terms: &[Term]) -> Result<Vec<Chosen>, SelectError> {
+        if let Some(own) = self.own_namespace()
+            && self.inner.filter.is_reserved(own)
+        {
+            return Err(SelectError::User(format!(
+                "namespace {own} is reserved, and nothing is placed from it; use another one"
+            )));
+        }
         let (terms, denied): (Vec<Term>, Vec<Term>) = terms
             .iter()
             .cloned()
@@ -197,6 +204,11 @@ impl<'a> Pass<'a> {
                 )));
             }
             if let Some(own) = self.own_namespace() {
+                self.inner
+                    .filter
+                    .confinement()
+                    .kind(&term.kind)
+                    .map_err(|refusal| SelectError::User(format!("{term}: {refusal}")))?;
                 if !known.namespaced {
                     return Err(SelectError::User(format!(
                         "{term}: {} is cluster-scoped; a ResourcePlacement selects what lives in its own \

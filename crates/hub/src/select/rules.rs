@@ -9,6 +9,8 @@ use windlass_api::names::is_reserved_namespace;
 use windlass_api::{CLUSTER_GROUP, PLACEMENT_GROUP, labels};
 use windlass_member::install::SERVICE_ACCOUNT;
 
+use super::confine::Confinement;
+
 /// Why the flags that name kinds can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
@@ -57,6 +59,7 @@ pub struct ApiFilter {
     kinds: Kinds,
     reserved: BTreeSet<String>,
     hub_runs_workloads: bool,
+    confinement: Confinement,
 }
 
 impl Default for ApiFilter {
@@ -65,6 +68,7 @@ impl Default for ApiFilter {
             kinds: Kinds::AllBut(Vec::new()),
             reserved: BTreeSet::new(),
             hub_runs_workloads: false,
+            confinement: Confinement::default(),
         }
     }
 }
@@ -107,6 +111,19 @@ impl ApiFilter {
     pub fn with_hub_workloads(mut self, yes: bool) -> Self {
         self.hub_runs_workloads = yes;
         self
+    }
+
+    /// What namespaced placements may carry.
+    #[must_use]
+    pub fn confining(mut self, confinement: Confinement) -> Self {
+        self.confinement = confinement;
+        self
+    }
+
+    /// See [`Self::confining`].
+    #[must_use]
+    pub fn confinement(&self) -> &Confinement {
+        &self.confinement
     }
 
     /// Whether objects of a kind may be placed.
