@@ -325,7 +325,7 @@ fn a_cluster_that_left_comes_back(fleet: &Fleet) {
 
 fn an_unreachable_cluster_leaves_things_behind_and_says_so(fleet: &mut Fleet) {
     fleet.kill_hub();
-    fleet.start_hub_with(&["--force-delete-wait", "6"]);
+    fleet.start_hub_with(&["--force-delete-wait-time", "6"]);
     eventually("the hub is connected", || {
         fleet
             .http("/metrics")

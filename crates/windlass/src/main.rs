@@ -8,6 +8,7 @@ mod hub;
 mod join;
 mod leave;
 mod log;
+mod peer_flags;
 mod status;
 
 use std::process::ExitCode;
@@ -37,7 +38,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(peer_flags::as_ours(std::env::args_os()));
     windlass_cluster::clock::install_crypto();
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
