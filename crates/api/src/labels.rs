@@ -57,5 +57,7 @@ pub const SCHEDULER_FINALIZER: &str = "kubernetes-fleet.io/scheduler-cleanup";
 pub const SCHEDULER_BINDING_FINALIZER: &str = "kubernetes-fleet.io/scheduler-crb-cleanup";
 /// On a binding: its objects on the member are removed first.
 pub const WORK_FINALIZER: &str = "kubernetes-fleet.io/work-cleanup";
+/// On a MemberCluster, written by other implementations: its ClusterProfile is removed first.
+pub const PROFILE_FINALIZER: &str = "kubernetes-fleet.io/cluster-profile-cleanup";
 /// On a MemberCluster: it leaves in order.
 pub const MEMBER_FINALIZER: &str = "kubernetes-fleet.io/membercluster-finalizer";

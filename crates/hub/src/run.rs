@@ -173,6 +173,7 @@ impl Hub {
         let policy = MemberPolicy {
             unhealthy_threshold: options.member_unhealthy_threshold,
             force_delete_wait: options.force_delete_wait,
+            profiles: options.cluster_profiles,
         };
         let members = Members::new(world.clone(), writer.clone(), requests, policy, &registry)?;
         let contents = Contents::new(world.clone(), client.clone());
