@@ -48,6 +48,8 @@ pub const CLUSTER_UID: &str = "windlass.dev/cluster-uid";
 pub const ALLOW_CASCADE: &str = "windlass.dev/allow-cascade";
 /// On a MemberCluster that is being deleted: placed objects are removed too.
 pub const PURGE: &str = "windlass.dev/purge";
+/// On a MemberCluster that is being deleted: it is not waited for while it can't be reached.
+pub const FORCE_LEAVE: &str = "windlass.dev/force-leave";
 
 /// On a placement: its snapshots and bindings are cleaned up first.
 pub const PLACEMENT_FINALIZER: &str = "kubernetes-fleet.io/crp-cleanup";

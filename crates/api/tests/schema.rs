@@ -224,6 +224,7 @@ fn every_extension_is_documented_and_optional() {
         windlass_api::conditions::PLACEMENT_DELETING,
         windlass_api::labels::DELIVERY,
         windlass_api::labels::PURGE,
+        windlass_api::labels::FORCE_LEAVE,
         windlass_api::labels::ALLOW_CASCADE,
         windlass_api::labels::PLACED,
         windlass_api::labels::CREDENTIALS_CLUSTER,

@@ -28,7 +28,7 @@ enum Command {
     /// Print the CustomResourceDefinitions as YAML.
     Crds(crds::Args),
     /// Run the hub.
-    Hub(hub::Args),
+    Hub(Box<hub::Args>),
     /// Join a cluster: the hub will deliver to it.
     Join(join::Args),
     /// Let a cluster leave; what runs there stays, unless it is purged.
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     let result = runtime.block_on(async {
         match cli.command {
             Command::Crds(args) => crds::run(&args),
-            Command::Hub(args) => hub::run(args).await,
+            Command::Hub(args) => hub::run(*args).await,
             Command::Join(args) => join::run(args).await,
             Command::Leave(args) => leave::run(args).await,
             Command::Status(args) => status::run(args).await,

@@ -7,6 +7,7 @@
 mod facts;
 pub mod heard;
 pub mod leave;
+pub mod left_behind;
 pub mod profile;
 pub mod profiles;
 pub mod status;
