@@ -258,6 +258,7 @@ fn every_extension_is_documented_and_optional() {
         windlass_api::conditions::placement_deleting(windlass_api::scoped::Scope::Namespaced),
         windlass_api::labels::DELIVERY,
         windlass_api::labels::PURGE,
+        windlass_api::labels::FORCE_LEAVE,
         windlass_api::labels::ALLOW_CASCADE,
         windlass_api::labels::PLACED,
         windlass_api::labels::CREDENTIALS_CLUSTER,
