@@ -17,6 +17,7 @@ use super::left_behind::{self, LeftBehind};
 use super::{Members, status};
 use crate::placement::deletion::trouble;
 use crate::worker::Next;
+use crate::works;
 use crate::world::{BY_CLUSTER, placement_of};
 
 /// How long the removal of the hub's own rights is tried.
@@ -120,16 +121,16 @@ impl Members {
     async fn give_up(
         &self,
         cluster: &MemberCluster,
-        bindings: &[Arc<ClusterResourceBinding>],
+        bindings: &[Arc<Binding>],
     ) -> Result<(), ApiError> {
         let left: Vec<LeftBehind> = bindings
             .iter()
             .filter_map(|binding| {
                 let placement = placement_of(&**binding)?;
-                let live = self.world.placements.get(&ObjectKey::cluster(&placement));
+                let live = self.world.placements.get(&placement);
                 Some(LeftBehind::of(
                     &placement,
-                    names::work(&placement),
+                    works::name_of(&placement),
                     live.as_deref(),
                 ))
             })
