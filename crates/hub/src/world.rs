@@ -17,6 +17,7 @@ use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey, Queue};
 
 use crate::observe::Observer;
 use crate::placement::snapshots::{Groups, SnapshotMeta};
+use crate::pull::PullCaches;
 use crate::scoped::ScopedCache;
 
 /// Index of bindings, snapshots and policies: the placement that they belong to.
@@ -50,6 +51,8 @@ pub struct World {
     pub clusters: Cache<MemberCluster>,
     /// Credentials of member clusters.
     pub secrets: Cache<Secret>,
+    /// What is in the members' namespaces.
+    pub pull: PullCaches,
     /// What has to be looked at.
     pub queues: Queues,
     /// Who shows it to the outside.
@@ -82,6 +85,7 @@ impl World {
             placements,
             bindings,
             clusters,
+            pull: PullCaches::start(client, &queues),
             queues,
             observer,
         }
@@ -96,6 +100,7 @@ impl World {
             self.bindings.wait_synced(),
             self.clusters.wait_synced(),
             self.secrets.wait_synced(),
+            self.pull.wait_synced(),
         );
     }
 
@@ -112,6 +117,7 @@ impl World {
             .chain(self.bindings.unsynced())
             .chain(clusters)
             .chain(secrets)
+            .chain(self.pull.unsynced())
             .map(|(name, error)| match error {
                 Some(error) => format!("{name}: {error}"),
                 None => format!("{name}: not listed yet"),
@@ -139,6 +145,7 @@ impl World {
         self.bindings.stop();
         self.clusters.stop();
         self.secrets.stop();
+        self.pull.stop();
     }
 }
 

@@ -177,7 +177,7 @@ impl Members {
     }
 
     /// The cluster's credentials go, then it.
-    async fn let_go(&self, cluster: &MemberCluster) -> Result<Next, ApiError> {
+    pub(super) async fn let_go(&self, cluster: &MemberCluster) -> Result<Next, ApiError> {
         let name = cluster.name_any();
         self.goodbyes.insert(name.clone(), Goodbye::Over);
         self.disconnect(&name);
@@ -202,7 +202,7 @@ impl Members {
     }
 
     /// Says how the leaving stands, unless that is said already; the cluster as it is then.
-    async fn say(
+    pub(super) async fn say(
         &self,
         cluster: &MemberCluster,
         how: Leaving,
@@ -266,7 +266,7 @@ fn placements(bindings: &[Arc<Binding>]) -> String {
 }
 
 /// How long a cluster has been leaving.
-fn waited(cluster: &MemberCluster) -> Duration {
+pub(super) fn waited(cluster: &MemberCluster) -> Duration {
     let deleted = cluster.metadata.deletion_timestamp.as_ref();
     deleted
         .map(|deleted| clock::now().duration_since(deleted.0))

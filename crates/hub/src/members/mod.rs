@@ -10,6 +10,7 @@ pub mod leave;
 pub mod left_behind;
 pub mod profile;
 pub mod profiles;
+pub mod pull;
 pub mod status;
 pub mod usage;
 
@@ -43,8 +44,6 @@ use crate::world::{BY_CLUSTER, World};
 
 /// Limit for one probe.
 const PROBE_LIMIT: Duration = Duration::from_secs(10);
-/// Heartbeat period when the cluster does not say.
-const DEFAULT_PERIOD: i32 = 60;
 
 /// How clusters are watched over.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +66,7 @@ pub struct Members {
     connections: Arc<DashMap<String, Connection>>,
     goodbyes: Arc<DashMap<String, leave::Goodbye>>,
     profiles: Profiles,
+    agents: Arc<DashMap<String, pull::Agent>>,
     healthy: IntGaugeVec,
     token_expiry: IntGaugeVec,
 }
@@ -126,6 +126,7 @@ impl Members {
             policy,
             connections: Arc::default(),
             goodbyes: Arc::default(),
+            agents: Arc::default(),
             healthy: gauge(
                 "windlass_member_healthy",
                 "Whether a member cluster answers.",
@@ -156,15 +157,17 @@ impl Members {
         (!silent).then(|| Arc::clone(&connection.member))
     }
 
-    /// Clusters in push mode that have stopped answering.
+    /// Clusters that have stopped answering, or whose agents have stopped reporting.
     #[must_use]
     pub fn unreachable(&self) -> BTreeSet<String> {
         let silent = |cluster: &Arc<MemberCluster>| {
-            is_push(cluster)
-                && self
-                    .connections
-                    .get(&cluster.name_any())
-                    .is_none_or(|c| lock(&c.state).healthy == Some(false))
+            let name = cluster.name_any();
+            if !is_push(cluster) {
+                return self.is_silent(&name);
+            }
+            self.connections
+                .get(&name)
+                .is_none_or(|c| lock(&c.state).healthy == Some(false))
         };
         self.world
             .clusters
@@ -178,7 +181,9 @@ impl Members {
     /// When a cluster was last heard of; later than its status says, which is written rarely.
     #[must_use]
     pub fn last_contact(&self, cluster: &str) -> Option<Timestamp> {
-        let connection = self.connections.get(cluster)?;
+        let Some(connection) = self.connections.get(cluster) else {
+            return self.world.pull.heard(cluster).map(|heard| heard.time);
+        };
         let answered = lock(&connection.state).answered;
         answered.map(|(_, at)| at)
     }
@@ -198,17 +203,16 @@ impl Members {
     }
 
     async fn process(&self, name: &str) -> Result<Next, ApiError> {
-        let Some(cluster) = self
-            .world
-            .clusters
-            .get(&ObjectKey::cluster(name))
-            .filter(|c| is_push(c))
-        else {
-            if self.disconnect(name).is_some() {
+        let Some(cluster) = self.world.clusters.get(&ObjectKey::cluster(name)) else {
+            let known = self.agents.remove(name).is_some();
+            if self.disconnect(name).is_some() || known {
                 self.forget_series(name);
             }
             return Ok(Next::Event);
         };
+        if !is_push(&cluster) {
+            return self.process_pull(cluster).await;
+        }
         if !self.writer.gate().is_open() {
             return Ok(self.stand_by(name, &cluster).await);
         }
@@ -432,11 +436,7 @@ impl Members {
     }
 
     fn probe_period(&self, cluster: &MemberCluster) -> Duration {
-        let seconds = cluster
-            .spec
-            .heartbeat_period_seconds
-            .unwrap_or(DEFAULT_PERIOD)
-            .clamp(1, 600);
+        let seconds = pull::objects::period(cluster);
         Duration::from_secs(seconds.unsigned_abs().into()).min(self.policy.unhealthy_threshold / 3)
     }
 
