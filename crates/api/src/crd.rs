@@ -1,8 +1,10 @@
 //! The CustomResourceDefinitions, in controller-gen's form.
 //!
 //! The types say what the schema is; [`normalise`] brings it into the form that Go tools generate, so that
-//! the two can be compared; [`rules`] adds what only CEL can say. Both served versions get the same schema.
+//! the two can be compared; [`rules`] adds what only CEL can say, [`checks`] what upstream says in its
+//! webhooks. Both served versions get the same schema.
 
+mod checks;
 mod normalise;
 mod rules;
 mod twin;
@@ -126,6 +128,7 @@ fn finished_in(mut crd: Value, served: &[&str]) -> Result<Value, serde_json::Err
     normalise::schema(schema);
     normalise::root(schema);
     rules::add(&kind, schema);
+    checks::add(&kind, schema);
     // A Work without a spec is one of nothing (API §3.10).
     if kind == Work::kind(&())
         && let Some(root) = schema.as_object_mut()

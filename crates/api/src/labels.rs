@@ -72,8 +72,14 @@ pub const PARENT_OVERRIDES_HASH: &str =
     "kubernetes-fleet.io/parent-resource-override-snapshot-hash";
 /// On a Namespace or CRD: it may be removed with what it holds (design §5.19).
 pub const ALLOW_CASCADE: &str = "windlass.dev/allow-cascade";
+/// On a binding: what its placement's deleteStrategy says, where that is not the default.
+pub const DELETE_STRATEGY: &str = "windlass.dev/delete-strategy";
+/// Value of [`DELETE_STRATEGY`].
+pub const ABANDON: &str = "Abandon";
 /// On a MemberCluster that is being deleted: placed objects are removed too.
 pub const PURGE: &str = "windlass.dev/purge";
+/// On a MemberCluster that is being deleted: it is not waited for while it can't be reached.
+pub const FORCE_LEAVE: &str = "windlass.dev/force-leave";
 
 /// On a placement: its snapshots and bindings are cleaned up first.
 pub const PLACEMENT_FINALIZER: &str = "kubernetes-fleet.io/crp-cleanup";
@@ -83,5 +89,7 @@ pub const SCHEDULER_FINALIZER: &str = "kubernetes-fleet.io/scheduler-cleanup";
 pub const SCHEDULER_BINDING_FINALIZER: &str = "kubernetes-fleet.io/scheduler-crb-cleanup";
 /// On a binding: its objects on the member are removed first.
 pub const WORK_FINALIZER: &str = "kubernetes-fleet.io/work-cleanup";
+/// On a MemberCluster, written by other implementations: its ClusterProfile is removed first.
+pub const PROFILE_FINALIZER: &str = "kubernetes-fleet.io/cluster-profile-cleanup";
 /// On a MemberCluster: it leaves in order.
 pub const MEMBER_FINALIZER: &str = "kubernetes-fleet.io/membercluster-finalizer";

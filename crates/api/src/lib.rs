@@ -22,6 +22,7 @@ pub mod labels;
 pub mod member;
 pub mod names;
 pub mod placement;
+pub mod profile;
 pub mod pull;
 pub mod raw;
 pub mod scoped;

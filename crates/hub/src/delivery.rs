@@ -26,6 +26,7 @@ use crate::lanes::Lanes;
 use crate::members::{Members, is_push};
 use crate::observe::{Skipped, log_binding, skipped};
 use crate::pull::deliver::Pull;
+use crate::removal;
 use crate::worker::{Next, work};
 use crate::works;
 use crate::world::{World, placement_of};
@@ -176,31 +177,24 @@ impl Delivery {
         let cluster = &binding.spec.target_cluster;
         let placement = parent(binding);
         let known = self.world.clusters.get(&ObjectKey::cluster(cluster));
-        if self.has_successor(binding, &placement)
-            || known.is_none()
-            || self.members.has_given_up(cluster)
-        {
+        let Some(known) = known.filter(|_| {
+            !self.has_successor(binding, &placement) && !self.members.has_given_up(cluster)
+        }) else {
             return self.let_go(binding).await;
-        }
-        if known.as_deref().is_some_and(|known| !is_push(known)) {
-            return self.remove_pull(binding, known.as_deref()).await;
-        }
-        let leaving = known.filter(|known| known.metadata.deletion_timestamp.is_some());
-        let mode = match &leaving {
-            None => RemovalMode::Placement,
-            Some(known)
-                if known
-                    .annotations()
-                    .get(labels::PURGE)
-                    .is_some_and(|v| v == "true") =>
-            {
-                RemovalMode::Purge
-            }
-            Some(_) => RemovalMode::Leave,
         };
+        if !is_push(&known) {
+            return self.remove_pull(binding, Some(&known)).await;
+        }
+        let live = self.world.placements.get(&placement);
+        let mode = removal::mode(&known, live.as_deref(), binding);
         let Some(member) = self.members.get(cluster) else {
+            let what = if mode == RemovalMode::Abandon {
+                "release"
+            } else {
+                "remove"
+            };
             let message = format!(
-                "waiting for cluster {cluster} to be reachable, to remove what was placed there"
+                "waiting for cluster {cluster} to be reachable, to {what} what was placed there"
             );
             self.write_status(binding, None, |report| report.removing(message))
                 .await?;

@@ -7,6 +7,7 @@
 pub mod actor;
 pub mod bindings;
 pub mod deletion;
+pub mod gathering;
 pub mod policy;
 mod report;
 pub mod snapshots;
