@@ -13,8 +13,8 @@ use windlass_aggregator::ExternalUnset;
 use windlass_cluster::kubeconfig::in_cluster;
 use windlass_cluster::lease::step::Timing;
 use windlass_cluster::{
-    ConnectError, ConnectOptions, Discovery, Events, ObjectKey, Rate, RequestCounter, Writer, clock,
-    connect,
+    ConnectError, ConnectOptions, Discovery, Events, ObjectKey, Rate, RequestCounter, Writer,
+    clock, connect,
 };
 use windlass_metrics::Readiness;
 

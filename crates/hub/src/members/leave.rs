@@ -118,7 +118,7 @@ impl Members {
 
     /// Says what is left behind: in the cluster's condition, for those who watch it go, in an event, and, one
     /// line for each AppliedWork, in the log.
-    async fn give_up(
+    pub(super) async fn give_up(
         &self,
         cluster: &MemberCluster,
         bindings: &[Arc<Binding>],

@@ -114,12 +114,7 @@ impl Members {
             Ok(gauge)
         };
         Ok(Self {
-            profiles: Profiles::start(
-                world.clone(),
-                writer.clone(),
-                policy.unhealthy_threshold,
-                policy.profiles,
-            ),
+            profiles: Profiles::start(world.clone(), writer.clone(), policy.profiles),
             world,
             writer,
             requests,
@@ -160,29 +155,30 @@ impl Members {
     /// Clusters that have stopped answering, or whose agents have stopped reporting.
     #[must_use]
     pub fn unreachable(&self) -> BTreeSet<String> {
-        let silent = |cluster: &Arc<MemberCluster>| {
-            let name = cluster.name_any();
-            if !is_push(cluster) {
-                return self.is_silent(&name);
-            }
-            self.connections
-                .get(&name)
-                .is_none_or(|c| lock(&c.state).healthy == Some(false))
-        };
         self.world
             .clusters
             .list()
             .iter()
-            .filter(|cluster| silent(cluster))
+            .filter(|cluster| self.is_unreachable(cluster))
             .map(|cluster| cluster.name_any())
             .collect()
+    }
+
+    fn is_unreachable(&self, cluster: &MemberCluster) -> bool {
+        let name = cluster.name_any();
+        if !is_push(cluster) {
+            return self.is_silent(&name);
+        }
+        self.connections
+            .get(&name)
+            .is_none_or(|connection| lock(&connection.state).healthy == Some(false))
     }
 
     /// When a cluster was last heard of; later than its status says, which is written rarely.
     #[must_use]
     pub fn last_contact(&self, cluster: &str) -> Option<Timestamp> {
         let Some(connection) = self.connections.get(cluster) else {
-            return self.world.pull.heard(cluster).map(|heard| heard.time);
+            return self.world.pull.heard(cluster).at().map(|heard| heard.time);
         };
         let answered = lock(&connection.state).answered;
         answered.map(|(_, at)| at)

@@ -35,6 +35,15 @@ pub struct Pull {
     usual: Arc<AtomicU64>,
 }
 
+/// What goes with a placement's Works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removing {
+    /// What the agent made of them.
+    Content,
+    /// Nothing.
+    WorkOnly,
+}
+
 /// How a delivery stands.
 #[derive(Debug)]
 pub enum Delivered {
@@ -197,15 +206,40 @@ impl Pull {
         key: &ObjectKey,
         cluster: &str,
         placement: &ObjectKey,
+        what: Removing,
     ) -> Result<BTreeSet<String>, ApiError> {
         self.written.remove(key);
         for work in self.caches.works_of(cluster, placement) {
-            if work.metadata.deletion_timestamp.is_none() {
-                self.delete(&work).await?;
+            match what {
+                Removing::Content if work.metadata.deletion_timestamp.is_none() => {
+                    self.delete(&work).await?;
+                }
+                Removing::Content => {}
+                Removing::WorkOnly => self.abandon(&work).await?,
             }
         }
         let left = self.caches.works_of(cluster, placement);
         Ok(left.iter().map(|work| work.name_any()).collect())
+    }
+
+    /// Deletes a Work without its agent taking away what is in it: an agent does so for a Work that is being
+    /// deleted and has its finalizer. Had it put that back on, the Work would not be as it was, and stay.
+    async fn abandon(&self, work: &WorkMeta) -> Result<(), ApiError> {
+        let (namespace, name) = (work.namespace(), work.name_any());
+        let Some(mut live) = self.writer.get::<Work>(namespace.as_deref(), &name).await? else {
+            self.caches.works.observe_deleted(work);
+            return Ok(());
+        };
+        if !live.finalizers().is_empty() {
+            live.metadata.finalizers = None;
+            live = self.writer.replace(&live).await?;
+        }
+        // One that was being deleted is gone with its last finalizer.
+        if live.metadata.deletion_timestamp.is_none() {
+            self.writer.delete_unchanged(&live).await?;
+        }
+        self.caches.works.observe_deleted(&live.into());
+        Ok(())
     }
 
     /// What is in the members' namespaces.

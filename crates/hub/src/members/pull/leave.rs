@@ -52,12 +52,8 @@ impl Members {
         }
         if !self.agent_is_gone(&name) && !self.has_given_up(&name) {
             // Said first: delivery lets go of a binding only then.
-            let message = format!(
-                "Leaving without the cluster's agent, which has not answered for {} s; what was placed there, \
-                 and the AppliedWorks that own it, are left behind",
-                waited(cluster).as_secs()
-            );
-            self.say(cluster, Leaving::LeftBehind, &message).await?;
+            let bindings = self.world.bindings.by_index(BY_CLUSTER, &name);
+            self.give_up(cluster, &bindings).await?;
         }
         self.clear_namespace(&namespace).await?;
         let bindings = self.world.bindings.by_index(BY_CLUSTER, &name);
