@@ -3,6 +3,7 @@
 //! The types say what the schema is; [`normalise`] brings it into the form that Go tools generate, so that
 //! the two can be compared; [`rules`] adds what only CEL can say. Both served versions get the same schema.
 
+mod envelope;
 mod normalise;
 mod rules;
 
@@ -12,10 +13,14 @@ use serde_json::{Value, json};
 
 use crate::binding::ClusterResourceBinding;
 use crate::member::MemberCluster;
+use crate::overrides::{
+    ClusterResourceOverride, ClusterResourceOverrideSnapshot, ResourceOverride,
+    ResourceOverrideSnapshot,
+};
 use crate::placement::ClusterResourcePlacement;
 use crate::snapshot::{ClusterResourceSnapshot, ClusterSchedulingPolicySnapshot};
 use crate::work::AppliedWork;
-use crate::{SERVED_VERSIONS, STORAGE_VERSION};
+use crate::{SERVED_VERSIONS, SERVED_VERSIONS_OF_OVERRIDES, STORAGE_VERSION};
 
 /// Every CRD of the API as JSON, in a fixed order.
 ///
@@ -38,9 +43,14 @@ pub fn hub_crds() -> Result<Vec<Value>, serde_json::Error> {
         ClusterSchedulingPolicySnapshot::crd(),
         ClusterResourceSnapshot::crd(),
         ClusterResourceBinding::crd(),
+        ClusterResourceOverride::crd(),
+        ResourceOverride::crd(),
+        ClusterResourceOverrideSnapshot::crd(),
+        ResourceOverrideSnapshot::crd(),
     ]
     .into_iter()
     .map(finished)
+    .chain(envelope::crds().map(Ok))
     .collect()
 }
 
@@ -50,6 +60,15 @@ pub fn hub_crds() -> Result<Vec<Value>, serde_json::Error> {
 /// As [`all_crds`].
 pub fn applied_work() -> Result<Value, serde_json::Error> {
     finished(AppliedWork::crd())
+}
+
+/// Kinds that upstream serves in more versions than the others.
+fn served_versions(kind: &str) -> &'static [&'static str] {
+    if kind.contains("Override") {
+        &SERVED_VERSIONS_OF_OVERRIDES
+    } else {
+        &SERVED_VERSIONS
+    }
 }
 
 fn finished(crd: CustomResourceDefinition) -> Result<Value, serde_json::Error> {
@@ -63,7 +82,7 @@ fn finished(crd: CustomResourceDefinition) -> Result<Value, serde_json::Error> {
     normalise::schema(schema);
     normalise::root(schema);
     rules::add(&kind, schema);
-    let versions: Vec<Value> = SERVED_VERSIONS
+    let versions: Vec<Value> = served_versions(&kind)
         .iter()
         .map(|name| {
             let mut version = version.clone();

@@ -8,6 +8,10 @@ pub const IS_LATEST_SNAPSHOT: &str = "kubernetes-fleet.io/is-latest-snapshot";
 pub const POLICY_INDEX: &str = "kubernetes-fleet.io/policy-index";
 /// Index of a resource snapshot.
 pub const RESOURCE_INDEX: &str = "kubernetes-fleet.io/resource-index";
+/// Index of an override snapshot.
+pub const OVERRIDE_INDEX: &str = "kubernetes-fleet.io/override-index";
+/// Name of the override that a snapshot is of.
+pub const PARENT_OVERRIDE: &str = "kubernetes-fleet.io/parent-resource-override";
 /// A MemberCluster's own name.
 pub const MEMBER_NAME: &str = "kubernetes-fleet.io/member-name";
 /// Marks objects that the hub made for itself.
@@ -57,5 +61,7 @@ pub const SCHEDULER_FINALIZER: &str = "kubernetes-fleet.io/scheduler-cleanup";
 pub const SCHEDULER_BINDING_FINALIZER: &str = "kubernetes-fleet.io/scheduler-crb-cleanup";
 /// On a binding: its objects on the member are removed first.
 pub const WORK_FINALIZER: &str = "kubernetes-fleet.io/work-cleanup";
+/// On an override: its snapshots are cleaned up first.
+pub const OVERRIDE_FINALIZER: &str = "kubernetes-fleet.io/override-cleanup";
 /// On a MemberCluster: it leaves in order.
 pub const MEMBER_FINALIZER: &str = "kubernetes-fleet.io/membercluster-finalizer";
