@@ -24,6 +24,7 @@ pub mod names;
 pub mod overrides;
 pub mod placement;
 pub mod raw;
+pub mod scoped;
 pub mod snapshot;
 pub mod work;
 
