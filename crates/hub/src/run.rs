@@ -24,6 +24,7 @@ use crate::installed::{self, InstalledError};
 use crate::lead::Lead;
 use crate::members::{MemberPolicy, Members};
 use crate::observe::{Observer, REPORTER, instance};
+use crate::overrides::actor::OverrideActor;
 use crate::placement::actor::Actor;
 use crate::select::Resources;
 use crate::select::rules::{ApiFilter, FilterError};
@@ -36,6 +37,8 @@ const PLACEMENT_WORKERS: usize = 8;
 /// Bindings worked on at once. Many, for each waits for its cluster; few of them are one cluster's. An idle
 /// worker is a small thing.
 const DELIVERY_WORKERS: usize = 1024;
+/// Overrides worked on at once.
+const OVERRIDE_WORKERS: usize = 4;
 /// Clusters looked at at once.
 const CLUSTER_WORKERS: usize = 16;
 
@@ -122,6 +125,7 @@ struct Hub {
     lead: Lead,
     members: Members,
     actor: Actor,
+    overrides: OverrideActor,
     delivery: Delivery,
     /// Tasks that only show things.
     shows: [JoinHandle<()>; 2],
@@ -171,6 +175,7 @@ impl Hub {
             options.external_unset,
         );
         Ok(Self {
+            overrides: OverrideActor::new(world.clone(), writer.clone()),
             delivery: Delivery::new(world.clone(), contents, members.clone(), writer),
             world,
             reader,
@@ -194,6 +199,9 @@ impl Hub {
         self.members.lead();
         self.world.observer.lead();
         workers.extend(
+            (0..OVERRIDE_WORKERS).map(|_| clock::spawn("overrides", self.overrides.clone().work())),
+        );
+        workers.extend(
             (0..PLACEMENT_WORKERS).map(|_| clock::spawn("placements", self.actor.clone().work())),
         );
         workers.extend(
@@ -209,6 +217,7 @@ impl Hub {
         queues.placements.shutdown();
         queues.bindings.shutdown();
         queues.clusters.shutdown();
+        queues.overrides.shutdown();
         if in_order {
             self.lead.drain().await;
         }

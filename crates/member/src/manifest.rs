@@ -1,7 +1,10 @@
 //! A manifest as it is delivered.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use windlass_api::conditions::ManifestReason;
+use windlass_api::placement::EnvelopeIdentifier;
 use windlass_status::digest::Digest;
 
 /// Names one object on a member.
@@ -59,6 +62,8 @@ pub struct Manifest {
     pub digest: Digest,
     /// What keeps it from being delivered.
     pub problem: Option<Problem>,
+    /// The envelope that it came in.
+    pub envelope: Option<Arc<EnvelopeIdentifier>>,
 }
 
 impl Manifest {
@@ -90,7 +95,15 @@ impl Manifest {
             id,
             object,
             problem,
+            envelope: None,
         }
+    }
+
+    /// The manifest as it came in an envelope.
+    #[must_use]
+    pub fn within(mut self, envelope: Option<Arc<EnvelopeIdentifier>>) -> Self {
+        self.envelope = envelope;
+        self
     }
 }
 

@@ -67,6 +67,27 @@ pub fn open(objects: Vec<Value>) -> Opened {
     opened
 }
 
+/// Which objects a placement places, given what it selects: those in envelopes instead of the envelopes.
+/// What is wrong with envelopes is passed over.
+#[must_use]
+pub fn placed<'a>(selected: impl Iterator<Item = &'a Value>) -> Vec<ObjectId<'a>> {
+    let mut ids = Vec::new();
+    for object in selected {
+        if kind_of(object).is_none() {
+            ids.push(ObjectId::of(object));
+        } else if let Some(data) = object.get("data").and_then(Value::as_object) {
+            ids.extend(data.values().map(ObjectId::of));
+        }
+    }
+    ids
+}
+
+/// How many envelopes there are.
+#[must_use]
+pub fn envelopes<'a>(selected: impl Iterator<Item = &'a Value>) -> usize {
+    selected.filter(|object| kind_of(object).is_some()).count()
+}
+
 fn unpack(
     envelope: &Arc<EnvelopeIdentifier>,
     object: Value,

@@ -22,7 +22,7 @@ mod variables;
 use serde_json::Value;
 use windlass_api::placement::EnvelopeIdentifier;
 
-pub use envelope::{Opened, OpenedPart, open};
+pub use envelope::{Opened, OpenedPart, envelopes, open, placed};
 pub use error::RenderError;
 pub use object::ObjectId;
 pub use overrides::{Override, OverrideName, PlacementKey, effects};

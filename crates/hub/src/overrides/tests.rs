@@ -1,0 +1,1 @@
+//! Which snapshots there are, and which of them a binding names.
