@@ -155,9 +155,9 @@ impl Delivery {
     ) -> Result<Next, ApiError> {
         self.write_status(binding, Some((digest, content)), |report| match refusal {
             Refusal::Override(why) => report.override_failed(&why),
-            Refusal::Content(why) => report.sync_failed(format!(
-                "{why}; nothing was changed on the cluster"
-            )),
+            Refusal::Content(why) => {
+                report.sync_failed(format!("{why}; nothing was changed on the cluster"))
+            }
         })
         .await?;
         Ok(Next::Event)
@@ -412,7 +412,11 @@ impl Report<'_> {
             BindingReason::OverriddenFailed,
             message,
         );
-        let before = self.binding.status.as_ref().and_then(|s| s.conditions.as_ref());
+        let before = self
+            .binding
+            .status
+            .as_ref()
+            .and_then(|s| s.conditions.as_ref());
         let available = before.into_iter().flatten().find(|condition| {
             condition.type_ == Stage::Available.as_str()
                 && windlass_status::conditions::status(condition) == Status::True

@@ -91,9 +91,8 @@ impl OverrideActor {
             changed
                 .labels_mut()
                 .insert(labels::IS_LATEST_SNAPSHOT.to_owned(), latest.to_string());
-            changed.meta_mut().owner_references = of
-                .filter(|_| *owned)
-                .map(|of| vec![owner_reference(of)]);
+            changed.meta_mut().owner_references =
+                of.filter(|_| *owned).map(|of| vec![owner_reference(of)]);
             cache.observe(self.writer.replace(&changed).await?);
         }
         for at in &plan.expired {
@@ -142,7 +141,9 @@ impl OverrideActor {
             return Ok(());
         }
         let mut changed = going.clone();
-        changed.finalizers_mut().retain(|finalizer| !ours(finalizer));
+        changed
+            .finalizers_mut()
+            .retain(|finalizer| !ours(finalizer));
         match self.writer.replace(&changed).await {
             Ok(live) => {
                 if live.finalizers().is_empty() {

@@ -70,12 +70,7 @@ pub fn roll_up(inputs: &StatusInputs<'_>, now: Timestamp) -> Aggregate {
         .zip(&indexes)
         .map(|(binding, index)| BindingView {
             binding,
-            desired_digest: digest_of(
-                binding,
-                inputs.groups,
-                inputs.latest,
-                inputs.overrides,
-            ),
+            desired_digest: digest_of(binding, inputs.groups, inputs.latest, inputs.overrides),
             snapshot_index: index.as_deref(),
             current_policy: binding.spec.scheduling_policy_snapshot_name == inputs.policy_snapshot,
             held_back: inputs.held.contains(&binding.name_any()),
