@@ -26,11 +26,7 @@ pub struct LeftBehind {
 impl LeftBehind {
     /// What a placement has on a cluster; of one that is gone only the name is known.
     #[must_use]
-    pub fn of(
-        placement: &ObjectKey,
-        applied_work: String,
-        live: Option<&Placement>,
-    ) -> Self {
+    pub fn of(placement: &ObjectKey, applied_work: String, live: Option<&Placement>) -> Self {
         let selected = live.and_then(|live| live.status.as_ref()?.selected_resources.as_deref());
         Self {
             applied_work,
@@ -105,7 +101,11 @@ mod tests {
 
     fn left(name: &str, objects: usize) -> LeftBehind {
         let live = (objects > 0).then(|| placement(objects));
-        LeftBehind::of(&ObjectKey::cluster(name), format!("{name}-work"), live.as_ref())
+        LeftBehind::of(
+            &ObjectKey::cluster(name),
+            format!("{name}-work"),
+            live.as_ref(),
+        )
     }
 
     #[test]
