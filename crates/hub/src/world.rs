@@ -16,6 +16,7 @@ use windlass_api::{labels, names};
 use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey, Queue};
 
 use crate::observe::Observer;
+use crate::overrides::{self, Overrides};
 use crate::placement::snapshots::{Groups, SnapshotMeta};
 use crate::pull::PullCaches;
 use crate::scoped::ScopedCache;
@@ -24,6 +25,8 @@ use crate::scoped::ScopedCache;
 pub const BY_PLACEMENT: &str = "placement";
 /// Index of bindings: their cluster.
 pub const BY_CLUSTER: &str = "cluster";
+/// Index of bindings: the override snapshots that they name.
+pub const BY_OVERRIDE: &str = "override";
 
 /// Which placements, bindings and clusters have to be looked at.
 #[derive(Clone, Default)]
@@ -34,6 +37,8 @@ pub struct Queues {
     pub bindings: Queue<ObjectKey>,
     /// Names of member clusters.
     pub clusters: Queue<String>,
+    /// Overrides; those without a namespace are ClusterResourceOverrides.
+    pub overrides: Queue<ObjectKey>,
 }
 
 /// See the module. Clones share everything.
@@ -53,6 +58,8 @@ pub struct World {
     pub secrets: Cache<Secret>,
     /// What is in the members' namespaces.
     pub pull: PullCaches,
+    /// Overrides and their snapshots.
+    pub overrides: Overrides,
     /// What has to be looked at.
     pub queues: Queues,
     /// Who shows it to the outside.
@@ -74,6 +81,7 @@ impl World {
             Cache::start("clusters", Api::all(client.clone()), all(), options)
         };
         Self {
+            overrides: Overrides::start(client, &queues, &placements, &bindings),
             policies: ScopedCache::start("policies", client, || owned_options(&queues)),
             snapshots: ScopedCache::start("snapshots", client, || owned_options(&queues)),
             secrets: Cache::start(
@@ -101,6 +109,7 @@ impl World {
             self.clusters.wait_synced(),
             self.secrets.wait_synced(),
             self.pull.wait_synced(),
+            self.overrides.wait_synced(),
         );
     }
 
@@ -118,6 +127,7 @@ impl World {
             .chain(clusters)
             .chain(secrets)
             .chain(self.pull.unsynced())
+            .chain(self.overrides.unsynced())
             .map(|(name, error)| match error {
                 Some(error) => format!("{name}: {error}"),
                 None => format!("{name}: not listed yet"),
@@ -146,6 +156,7 @@ impl World {
         self.clusters.stop();
         self.secrets.stop();
         self.pull.stop();
+        self.overrides.stop();
     }
 }
 
@@ -157,7 +168,7 @@ pub fn placement_of<K: kube::Resource>(object: &K) -> Option<ObjectKey> {
     Some(ObjectKey::namespaced(namespace, name))
 }
 
-fn enqueue<K: Clone + Eq + Hash>(queue: &Queue<K>, key: K, initial: bool) {
+pub(crate) fn enqueue<K: Clone + Eq + Hash>(queue: &Queue<K>, key: K, initial: bool) {
     if initial {
         queue.add_initial(key);
     } else {
@@ -228,6 +239,13 @@ fn binding_options(queues: &Queues, observer: &Observer) -> CacheOptions<Binding
                 name: BY_CLUSTER,
                 values: |object| vec![object.spec.target_cluster.clone()],
             },
+            Index {
+                name: BY_OVERRIDE,
+                values: |object| {
+                    let named = overrides::named_by(&object.spec);
+                    named.iter().map(ObjectKey::to_string).collect()
+                },
+            },
         ],
         on_change: Arc::new(move |change: &Change<Binding>| {
             observer.binding_changed(change);
@@ -244,6 +262,9 @@ fn binding_options(queues: &Queues, observer: &Observer) -> CacheOptions<Binding
             };
             if spec_changed {
                 enqueue(&queues.bindings, change.key.clone(), change.initial);
+            }
+            for parent in overrides::dropped(change) {
+                queues.overrides.add(parent);
             }
             // A cluster that leaves waits for its last binding.
             if let (Some(old), None) = (&change.old, &change.new) {
@@ -269,6 +290,16 @@ fn cluster_options(
             if delivery_differs(old, new) {
                 for binding in bindings.by_index(BY_CLUSTER, &change.key.name) {
                     enqueue(&queues.bindings, ObjectKey::of(&*binding), change.initial);
+                }
+            }
+            // What overrides do there depends on the labels.
+            if old.map(ResourceExt::labels) != new.map(ResourceExt::labels) {
+                let overridden = bindings.by_index(BY_CLUSTER, &change.key.name);
+                for binding in overridden
+                    .iter()
+                    .filter(|b| !overrides::named_by(&b.spec).is_empty())
+                {
+                    enqueue(&queues.bindings, ObjectKey::of(&**binding), change.initial);
                 }
             }
             if scheduling_differs(old, new) {
