@@ -46,7 +46,9 @@ fn expand(sections: &BTreeMap<String, Rows>, section: &str, prefix: &str, rows: 
             .iter()
             .filter_map(|word| word.strip_prefix("of=").map(str::to_owned))
             .collect();
-        words.retain(|word| !word.starts_with("of=") && word != "extension");
+        words.retain(|word| {
+            !word.starts_with("of=") && !["extension", "webhook"].contains(&word.as_str())
+        });
         for name in types.iter().flat_map(|names| names.split(',')) {
             let inside = if words.contains("list-object") {
                 "[]."
@@ -501,6 +503,7 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
     let placement = "ClusterResourcePlacement.spec";
     let expected: BTreeMap<String, usize> = [
         ("MemberCluster".to_owned(), 1),                  // N1
+        ("MemberCluster.spec.taints".to_owned(), 1),      // §6.4
         ("ClusterResourcePlacement".to_owned(), 1),       // §6.3 rule 1
         (placement.to_owned(), 8), // P1 to P6, P14 without a strategy, §6.3 rule 22
         (format!("{placement}.resourceSelectors"), 1), // P7
@@ -529,6 +532,7 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
                 "placementType",
                 "strategy cannot",
                 "toleration",
+                "taints",
                 "strategy type",
                 "reportBackStrategy",
                 "destination",

@@ -7,13 +7,20 @@ type Row = (&'static str, &'static str, &'static str, &'static str);
 
 const NAMESPACE: &str = "x.group == '' && x.version == 'v1' && x.kind == 'Namespace'";
 
-const ROWS: [Row; 15] = [
+const ROWS: [Row; 16] = [
     // N1
     (
         "MemberCluster",
         "",
         "size(self.metadata.name) < 64",
         "metadata.name must be shorter than 64 characters",
+    ),
+    // Said by upstream's webhook (API §6.4).
+    (
+        "MemberCluster",
+        "/properties/spec/properties/taints",
+        "self.all(x, self.exists_one(y, y == x))",
+        "taints must be unique",
     ),
     // These two are said by upstream's webhook (API §6.3, 1 and 22). The name becomes the value of a label.
     (
