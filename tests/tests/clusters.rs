@@ -174,7 +174,7 @@ fn member_clusters_that_are_refused(fleet: &Fleet) {
         (
             "a".to_owned(),
             taints(&[taint("k", "v"), taint("l", ""), taint("k", "v")]),
-            "taints must be unique",
+            "taints must not be the same twice",
         ),
         (
             "a".to_owned(),

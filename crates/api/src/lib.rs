@@ -23,7 +23,9 @@ pub mod member;
 pub mod names;
 pub mod placement;
 pub mod profile;
+pub mod pull;
 pub mod raw;
+pub mod scoped;
 pub mod snapshot;
 pub mod work;
 

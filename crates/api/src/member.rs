@@ -101,22 +101,14 @@ pub struct Identity {
     pub namespace: Option<String>,
 }
 
-/// A qualified name: of a DNS name and `/`, if any, and up to 63 letters, digits, `-`, `_` and `.`.
-const QUALIFIED_NAME: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
-/// What a label's value may be.
-const LABEL_VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$";
-
-/// Keeps placements that don't tolerate it away. What key and value look like is said by upstream's webhook
-/// (API §6.4).
+/// Keeps placements that don't tolerate it away.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Default, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
     /// Key.
-    #[schemars(length(max = 317), extend("pattern" = QUALIFIED_NAME))]
     pub key: String,
     /// Value.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 63), extend("pattern" = LABEL_VALUE))]
     pub value: Option<String>,
     /// Effect.
     pub effect: TaintEffect,

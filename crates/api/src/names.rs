@@ -40,10 +40,75 @@ pub fn member_namespace(cluster: &str) -> String {
     format!("fleet-member-{cluster}")
 }
 
-/// Name of the Work, and of the AppliedWork on the member, of a cluster-scoped placement.
+/// Name of the Work, and of the AppliedWork on the member, of a placement; of a cluster-scoped one the
+/// namespace is empty. ClusterResourcePlacement `ns.x` and ResourcePlacement `ns/x` have the same one: whose
+/// it is, its labels say, and the other takes [`hashed_work`].
 #[must_use]
-pub fn work(placement: &str) -> String {
-    format!("{placement}-work")
+pub fn work(namespace: &str, placement: &str) -> String {
+    format!("{}-work", work_base(namespace, placement))
+}
+
+/// What names of Works begin with: `placement`, or `namespace.placement`.
+#[must_use]
+pub fn work_base(namespace: &str, placement: &str) -> String {
+    if namespace.is_empty() {
+        placement.to_owned()
+    } else {
+        format!("{namespace}.{placement}")
+    }
+}
+
+/// Name of the Work of a placement whose [`work`] is another's. `unique` is 8 characters that follow from
+/// namespace and name.
+#[must_use]
+pub fn hashed_work(namespace: &str, placement: &str, unique: &str) -> String {
+    part_work(&hashed_base(namespace, placement, unique), 0)
+}
+
+/// As [`work_base`], for a placement with a name that is another's, see [`hashed_work`].
+#[must_use]
+pub fn hashed_base(namespace: &str, placement: &str, unique: &str) -> String {
+    format!("{}-{unique}", work_base(namespace, placement))
+}
+
+/// Name of the Work, or AppliedWork, of a part of a resource snapshot: 0 is the master's.
+#[must_use]
+pub fn part_work(base: &str, part: usize) -> String {
+    match part {
+        0 => format!("{base}-work"),
+        further => format!("{base}-{}", further - 1),
+    }
+}
+
+/// Name of the Work of an envelope in a part. `hash`: 16 hexadecimal digits over kind, namespace and name
+/// of the envelope.
+#[must_use]
+pub fn envelope_work(part_work: &str, hash: &str) -> String {
+    format!("{part_work}-envelope-{hash}")
+}
+
+/// Name of the Role of a member's agent, in the member's namespace.
+#[must_use]
+pub fn member_role(cluster: &str) -> String {
+    format!("fleet-role-{cluster}")
+}
+
+/// Name of its RoleBinding.
+#[must_use]
+pub fn member_role_binding(cluster: &str) -> String {
+    format!("fleet-rolebinding-{cluster}")
+}
+
+/// Name of the RoleBinding that lets a member's agent past the guard rails in its namespace.
+#[must_use]
+pub fn member_bypass(cluster: &str) -> String {
+    format!("fleet-guard-rails-{cluster}")
+}
+
+/// The cluster that a namespace on the hub belongs to.
+#[must_use]
+pub fn cluster_of_namespace(namespace: &str) -> Option<&str> {
+    namespace.strip_prefix("fleet-member-")
 }
 
 /// Name of the Secret that holds the credentials of a member cluster.

@@ -46,9 +46,7 @@ fn expand(sections: &BTreeMap<String, Rows>, section: &str, prefix: &str, rows: 
             .iter()
             .filter_map(|word| word.strip_prefix("of=").map(str::to_owned))
             .collect();
-        words.retain(|word| {
-            !word.starts_with("of=") && !["extension", "webhook"].contains(&word.as_str())
-        });
+        words.retain(|word| !word.starts_with("of=") && word != "extension");
         for name in types.iter().flat_map(|names| names.split(',')) {
             let inside = if words.contains("list-object") {
                 "[]."
@@ -171,8 +169,38 @@ fn crds() -> BTreeMap<String, Value> {
         .collect()
 }
 
+/// The kind that has the same schema (API §3.3, §3.5 to §3.7).
+fn twin_of(kind: &str) -> &str {
+    match kind {
+        "ResourcePlacement" => "ClusterResourcePlacement",
+        "SchedulingPolicySnapshot" => "ClusterSchedulingPolicySnapshot",
+        "ResourceSnapshot" => "ClusterResourceSnapshot",
+        "ResourceBinding" => "ClusterResourceBinding",
+        other => other,
+    }
+}
+
+/// Kinds that the API has in v1beta1 only (API §1.1).
+const ONE_VERSION: [&str; 3] = [
+    "SchedulingPolicySnapshot",
+    "ResourceSnapshot",
+    "ResourceBinding",
+];
+
 fn schema(crd: &Value) -> &Value {
-    &crd["spec"]["versions"][1]["schema"]["openAPIV3Schema"]
+    let versions = crd["spec"]["versions"].as_array().unwrap();
+    let storage = versions.iter().find(|version| version["name"] == "v1beta1");
+    &storage.unwrap()["schema"]["openAPIV3Schema"]
+}
+
+/// What our schema asks for beyond the reference's.
+fn checks<'a>(sections: &'a BTreeMap<String, Rows>, kind: &str) -> Option<&'a Rows> {
+    let section = match kind {
+        "ClusterResourcePlacement" | "ResourcePlacement" => "PlacementChecks",
+        "MemberCluster" => "MemberClusterChecks",
+        _ => return None,
+    };
+    sections.get(section)
 }
 
 #[test]
@@ -180,7 +208,10 @@ fn every_field_is_as_the_reference_says_and_there_is_no_other() {
     let sections = tables();
     for (kind, crd) in crds() {
         let mut expected = Rows::new();
-        expand(&sections, &kind, "", &mut expected);
+        expand(&sections, twin_of(&kind), "", &mut expected);
+        for (path, words) in checks(&sections, &kind).into_iter().flatten() {
+            expected.get_mut(path).unwrap().extend(words.clone());
+        }
         let mut root = schema(&crd).clone();
         let properties = root["properties"].as_object_mut().unwrap();
         for name in ["apiVersion", "kind", "metadata"] {
@@ -223,10 +254,13 @@ fn every_extension_is_documented_and_optional() {
         "docs/extensions.md lists fields that do not exist"
     );
     for word in [
-        windlass_api::conditions::PLACEMENT_DELETING,
+        windlass_api::conditions::placement_deleting(windlass_api::scoped::Scope::Cluster),
+        windlass_api::conditions::placement_deleting(windlass_api::scoped::Scope::Namespaced),
         windlass_api::labels::DELIVERY,
         windlass_api::labels::PURGE,
         windlass_api::labels::FORCE_LEAVE,
+        windlass_api::labels::MIGRATE_TO,
+        windlass_api::labels::WRITTEN,
         windlass_api::labels::ALLOW_CASCADE,
         windlass_api::labels::PLACED,
         windlass_api::labels::CREDENTIALS_CLUSTER,
@@ -249,9 +283,17 @@ fn both_versions_are_served_with_one_schema() {
             .iter()
             .map(|version| version["name"].as_str().unwrap())
             .collect();
-        assert_eq!(names, ["v1", "v1beta1"], "{kind}");
         let storage: Vec<&Value> = versions.iter().map(|version| &version["storage"]).collect();
-        assert_eq!(storage, [false, true], "{kind}");
+        if ONE_VERSION.contains(&kind.as_str()) {
+            assert_eq!(
+                (names, storage),
+                (vec!["v1beta1"], vec![&true.into()]),
+                "{kind}"
+            );
+        } else {
+            assert_eq!(names, ["v1", "v1beta1"], "{kind}");
+            assert_eq!(storage, [false, true], "{kind}");
+        }
         for version in versions {
             assert_eq!(version["served"], true, "{kind}");
             assert_eq!(
@@ -307,10 +349,52 @@ fn names() {
             ["fleet", "fleet-placement"],
         ),
         (
+            "InternalMemberCluster",
+            "cluster",
+            "internalmemberclusters",
+            Some("imc"),
+            ["fleet", "fleet-cluster"],
+        ),
+        (
+            "Work",
+            "placement",
+            "works",
+            None,
+            ["fleet", "fleet-placement"],
+        ),
+        (
             "AppliedWork",
             "placement",
             "appliedworks",
             None,
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "ResourcePlacement",
+            "placement",
+            "resourceplacements",
+            Some("rp"),
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "SchedulingPolicySnapshot",
+            "placement",
+            "schedulingpolicysnapshots",
+            Some("sps"),
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "ResourceSnapshot",
+            "placement",
+            "resourcesnapshots",
+            Some("rs"),
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "ResourceBinding",
+            "placement",
+            "resourcebindings",
+            Some("rb"),
             ["fleet", "fleet-placement"],
         ),
     ] {
@@ -320,7 +404,14 @@ fn names() {
             format!("{group}.kubernetes-fleet.io"),
             "{kind}"
         );
-        assert_eq!(spec["scope"], "Cluster", "{kind}");
+        let scope = if NAMESPACED.contains(&kind) {
+            "Namespaced"
+        } else {
+            "Cluster"
+        };
+        assert_eq!(spec["scope"], scope, "{kind}");
+        let name = format!("{plural}.{group}.kubernetes-fleet.io");
+        assert_eq!(crds[kind]["metadata"]["name"], name);
         assert_eq!(spec["names"]["plural"], plural);
         assert_eq!(spec["names"]["singular"], kind.to_lowercase());
         assert_eq!(spec["names"]["listKind"], format!("{kind}List"));
@@ -339,11 +430,21 @@ fn names() {
         let about = schema(&crds[kind])["description"].as_str().unwrap();
         assert!(about.starts_with(kind), "{kind} is described as {about}");
     }
-    assert_eq!(crds.len(), 6);
+    assert_eq!(crds.len(), 12);
 }
 
+/// Kinds that live in a namespace (API §1.1).
+const NAMESPACED: [&str; 6] = [
+    "InternalMemberCluster",
+    "Work",
+    "ResourcePlacement",
+    "SchedulingPolicySnapshot",
+    "ResourceSnapshot",
+    "ResourceBinding",
+];
+
 /// API §1.3: name, type, priority, path. `C(x)` and `G(x)` as there.
-const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 6] = [
+const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 8] = [
     (
         "MemberCluster",
         &[
@@ -442,6 +543,11 @@ const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 6] = [
             ("Age", "date", 0, ".metadata.creationTimestamp"),
         ],
     ),
+    (
+        "InternalMemberCluster",
+        &[("Age", "date", 0, ".metadata.creationTimestamp")],
+    ),
+    ("Work", &[]),
     ("AppliedWork", &[]),
 ];
 
@@ -453,7 +559,11 @@ const SNAPSHOT_COLUMNS: &[(&str, &str, i64, &str)] = &[
 #[test]
 fn columns() {
     let crds = crds();
-    for (kind, expected) in COLUMNS {
+    let twins = NAMESPACED.map(|kind| {
+        let of_twin = COLUMNS.iter().find(|(twin, _)| *twin == twin_of(kind));
+        (kind, of_twin.unwrap().1)
+    });
+    for (kind, expected) in COLUMNS.into_iter().chain(twins) {
         let none = Vec::new();
         let columns = crds[kind]["spec"]["versions"][0]["additionalPrinterColumns"]
             .as_array()
@@ -483,6 +593,11 @@ fn columns() {
         assert_eq!(actual.len(), expected.len(), "{kind}");
         for (actual, expected) in actual.iter().zip(expected) {
             let path = written(expected.3);
+            let path = if kind == "ResourcePlacement" {
+                path.replace("ClusterResourcePlacement", kind)
+            } else {
+                path
+            };
             assert_eq!(
                 *actual,
                 (expected.0, expected.1, expected.2, path.as_str()),
@@ -490,6 +605,34 @@ fn columns() {
             );
         }
     }
+}
+
+/// How many CEL rules stand where, for a kind of placement.
+fn placement_rules(kind: &str, of_spec: usize) -> BTreeMap<String, usize> {
+    let of = |path: &str| format!("{kind}.spec{path}");
+    let affinity = ".policy.affinity.clusterAffinity";
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+    [
+        (kind.to_owned(), 1),            // §6.3 rule 1
+        (of(""), of_spec),               // P1 to P6, P14 without a strategy, rule 22
+        (of(".resourceSelectors"), 1),   // P7
+        (of(".policy"), 9),              // P8; P9, P10, P11 in two each; rules 10, 23
+        (of(".policy.clusterNames"), 2), // rule 8
+        (
+            of(&format!("{affinity}.{required}.clusterSelectorTerms")),
+            1,
+        ), // rule 12
+        (of(&format!("{affinity}.{preferred}[].preference")), 1), // rule 13
+        (of(".policy.tolerations"), 2),  // rules 18, 23
+        (of(".policy.tolerations[]"), 4), // P12, P13, rule 18
+        (of(".strategy"), 1),            // rule 19
+        (of(".strategy.rollingUpdate"), 2), // rule 19
+        (of(".strategy.applyStrategy"), 1), // rule 20
+        (of(".strategy.type"), 1),       // P14
+        (of(".strategy.reportBackStrategy"), 1), // P15
+    ]
+    .into()
 }
 
 /// How many CEL rules stand where (API §2.12).
@@ -500,23 +643,24 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
     for (kind, crd) in &crds {
         collect_rules(schema(crd), kind, &mut found);
     }
-    let placement = "ClusterResourcePlacement.spec";
-    let expected: BTreeMap<String, usize> = [
-        ("MemberCluster".to_owned(), 1),                  // N1
-        ("MemberCluster.spec.taints".to_owned(), 1),      // §6.4
-        ("ClusterResourcePlacement".to_owned(), 1),       // §6.3 rule 1
-        (placement.to_owned(), 8), // P1 to P6, P14 without a strategy, §6.3 rule 22
-        (format!("{placement}.resourceSelectors"), 1), // P7
-        (format!("{placement}.policy"), 7), // P8; P9, P10, P11 in two each
-        (format!("{placement}.policy.tolerations[]"), 2), // P12, P13
+    let mut expected: BTreeMap<String, usize> = [
+        ("MemberCluster".to_owned(), 1),               // N1
+        ("MemberCluster.spec.taints".to_owned(), 1),   // §6.4
+        ("MemberCluster.spec.taints[]".to_owned(), 2), // §6.4
         (
             "ClusterSchedulingPolicySnapshot.spec.policy.tolerations[]".to_owned(),
             2,
         ),
-        (format!("{placement}.strategy.type"), 1), // P14
-        (format!("{placement}.strategy.reportBackStrategy"), 1), // P15
+        ("Work.spec.reportBackStrategy".to_owned(), 1), // the same type
+        (
+            "SchedulingPolicySnapshot.spec.policy.tolerations[]".to_owned(),
+            2,
+        ),
     ]
     .into();
+    expected.extend(placement_rules("ClusterResourcePlacement", 8));
+    // Without P2 and P3.
+    expected.extend(placement_rules("ResourcePlacement", 6));
     let counts: BTreeMap<String, usize> = found
         .iter()
         .map(|(path, rules)| (path.clone(), rules.len()))
@@ -532,10 +676,16 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
                 "placementType",
                 "strategy cannot",
                 "toleration",
-                "taints",
                 "strategy type",
                 "reportBackStrategy",
                 "destination",
+                "clusterNames",
+                "preferred",
+                "property",
+                "rollingUpdate",
+                "max",
+                "serverSideApplyConfig",
+                "taint",
             ];
             assert!(
                 names.iter().any(|name| message.contains(name)),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use windlass_cluster::Rate;
-use windlass_hub::{ApiFilter, ExternalUnset, HubOptions};
+use windlass_hub::{ApiFilter, Confinement, ExternalUnset, HubOptions};
 
 use crate::cli::{self, Failure};
 use crate::election;
@@ -85,6 +85,16 @@ pub struct Args {
         hide_default_value = true
     )]
     skipped_propagating_namespaces: String,
+    /// What ResourcePlacements and namespaced overrides may do beside what they always may: rbac (place Roles
+    /// and RoleBindings, change who has which rights), pod-security (change what Pods may do on their node),
+    /// separated by commas.
+    #[arg(
+        long,
+        env = "WINDLASS_ALLOWED_IN_NAMESPACED_PLACEMENTS",
+        default_value = "",
+        hide_default_value = true
+    )]
+    allowed_in_namespaced_placements: String,
     /// The hub's cluster runs workloads of its own: its PersistentVolumeClaims are then not placed.
     #[arg(long, alias = "enable-custom-workload", env = "WINDLASS_ENABLE_WORKLOAD", default_value = "false",
         action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true",
@@ -148,7 +158,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     )
     .map_err(windlass_hub::HubError::from)?
     .reserving(&args.skipped_propagating_namespaces)
-    .with_hub_workloads(args.enable_workload);
+    .with_hub_workloads(args.enable_workload)
+    .confining(Confinement::new(&args.allowed_in_namespaced_placements)?);
     let options = HubOptions {
         leader_election: args.election.timing()?,
         kubeconfig: args.kubeconfig,

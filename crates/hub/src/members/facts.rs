@@ -7,7 +7,7 @@ use windlass_api::member::MemberCluster;
 
 use super::status::{Collection, Credentials, Facts};
 use super::usage::Usage;
-use super::{Connection, DEFAULT_PERIOD, Members, lock};
+use super::{Connection, Members, lock, pull};
 
 /// Up to so many clusters, a heartbeat may be written each 60 s; with more, more rarely.
 const FLEET_SHARE: u64 = 500;
@@ -27,20 +27,20 @@ impl Connection {
 }
 
 impl Members {
+    /// Shortest time between two writes of a heartbeat (design §5.21).
+    pub(super) fn heartbeat_every(&self, cluster: &MemberCluster) -> Duration {
+        let clusters = self.world.clusters.len() as u64;
+        let period = u64::from(pull::objects::period(cluster).unsigned_abs());
+        Duration::from_secs(period.max(60 * clusters / FLEET_SHARE))
+    }
+
     pub(super) fn facts(
         &self,
         cluster: &MemberCluster,
         connection: Option<&Connection>,
         invalid: Option<String>,
     ) -> Facts {
-        let clusters = self.world.clusters.len() as u64;
-        let period = cluster
-            .spec
-            .heartbeat_period_seconds
-            .unwrap_or(DEFAULT_PERIOD)
-            .clamp(1, 600);
-        let heartbeat_every =
-            Duration::from_secs(u64::from(period.unsigned_abs()).max(60 * clusters / FLEET_SHARE));
+        let heartbeat_every = self.heartbeat_every(cluster);
         let Some(connection) = connection else {
             let trouble = invalid.clone().unwrap_or_default();
             return Facts {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use windlass_api::binding::ClusterResourceBinding;
 use windlass_api::member::{Leaving, MemberCluster};
+use windlass_api::scoped::Binding;
 use windlass_api::{labels, names};
 use windlass_cluster::clock::{self, Instant};
 use windlass_cluster::{ApiError, ObjectKey};
@@ -17,6 +17,7 @@ use super::left_behind::{self, LeftBehind};
 use super::{Members, status};
 use crate::placement::deletion::trouble;
 use crate::worker::Next;
+use crate::works;
 use crate::world::{BY_CLUSTER, placement_of};
 
 /// How long the removal of the hub's own rights is tried.
@@ -82,17 +83,18 @@ impl Members {
     async fn release(
         &self,
         cluster: &MemberCluster,
-        bindings: &[Arc<ClusterResourceBinding>],
+        bindings: &[Arc<Binding>],
         trouble: Option<String>,
     ) -> Result<Next, ApiError> {
         let name = cluster.name_any();
         if self.is_lost(cluster, trouble.is_some()) {
             // Said first: delivery lets go of a binding only then, and later there is less to name.
             if !self.has_given_up(&name) {
-                self.give_up(cluster, bindings).await?;
+                self.give_up(cluster, "Leaving without the cluster", bindings)
+                    .await?;
             }
             for binding in bindings {
-                self.world.queues.bindings.add(binding.name_any());
+                self.world.queues.bindings.add(ObjectKey::of(&**binding));
             }
         } else {
             let mut message = format!(
@@ -117,25 +119,29 @@ impl Members {
 
     /// Says what is left behind: in the cluster's condition, for those who watch it go, in an event, and, one
     /// line for each AppliedWork, in the log.
-    async fn give_up(
+    pub(super) async fn give_up(
         &self,
         cluster: &MemberCluster,
-        bindings: &[Arc<ClusterResourceBinding>],
+        how: &str,
+        bindings: &[Arc<Binding>],
     ) -> Result<(), ApiError> {
         let left: Vec<LeftBehind> = bindings
             .iter()
             .filter_map(|binding| {
                 let placement = placement_of(&**binding)?;
-                let live = self.world.placements.get(&ObjectKey::cluster(&placement));
+                let live = self.world.placements.get(&placement);
                 Some(LeftBehind::of(
                     &placement,
-                    names::work(&placement),
+                    works::name_of(&placement),
                     live.as_deref(),
                 ))
             })
             .collect();
         let list = left_behind::list(&left);
-        let message = format!("Leaving without the cluster; left behind on it: {list}");
+        let message = match list.as_str() {
+            "" => format!("{how}; nothing was placed on it"),
+            list => format!("{how}; left behind on it: {list}"),
+        };
         self.say(cluster, Leaving::LeftBehind, &message).await?;
         for left in left {
             tracing::warn!("left behind on the cluster: {left}");
@@ -176,7 +182,7 @@ impl Members {
     }
 
     /// The cluster's credentials go, then it.
-    async fn let_go(&self, cluster: &MemberCluster) -> Result<Next, ApiError> {
+    pub(super) async fn let_go(&self, cluster: &MemberCluster) -> Result<Next, ApiError> {
         let name = cluster.name_any();
         self.goodbyes.insert(name.clone(), Goodbye::Over);
         self.disconnect(&name);
@@ -201,7 +207,7 @@ impl Members {
     }
 
     /// Says how the leaving stands, unless that is said already; the cluster as it is then.
-    async fn say(
+    pub(super) async fn say(
         &self,
         cluster: &MemberCluster,
         how: Leaving,
@@ -232,24 +238,28 @@ impl Members {
 
     /// Whether a leaving cluster need not be waited for any more.
     fn is_lost(&self, cluster: &MemberCluster, is_silent: bool) -> bool {
-        if is_silent && cluster.annotations().contains_key(labels::FORCE_LEAVE) {
-            return true;
-        }
         let no_way =
             self.world.secrets.is_synced() && self.secret_of(&cluster.name_any()).is_none();
-        no_way || waited(cluster) >= self.policy.force_delete_wait
+        no_way || self.is_over(cluster, is_silent)
+    }
+
+    /// Whether a leaving cluster was waited for for long enough; one that is silent not at all, if somebody
+    /// has said so.
+    pub(super) fn is_over(&self, cluster: &MemberCluster, is_silent: bool) -> bool {
+        is_silent && cluster.annotations().contains_key(labels::FORCE_LEAVE)
+            || waited(cluster) >= self.policy.force_delete_wait
     }
 }
 
 /// The placements of bindings, and what their removal waits for, for a message.
-fn placements(bindings: &[Arc<ClusterResourceBinding>]) -> String {
+fn placements(bindings: &[Arc<Binding>]) -> String {
     let mut names: Vec<String> = bindings
         .iter()
         .filter_map(|binding| {
             let name = placement_of(&**binding)?;
             Some(match trouble(binding) {
                 Some(trouble) => format!("{name} ({trouble})"),
-                None => name,
+                None => name.to_string(),
             })
         })
         .collect();
@@ -265,7 +275,7 @@ fn placements(bindings: &[Arc<ClusterResourceBinding>]) -> String {
 }
 
 /// How long a cluster has been leaving.
-fn waited(cluster: &MemberCluster) -> Duration {
+pub(super) fn waited(cluster: &MemberCluster) -> Duration {
     let deleted = cluster.metadata.deletion_timestamp.as_ref();
     deleted
         .map(|deleted| clock::now().duration_since(deleted.0))

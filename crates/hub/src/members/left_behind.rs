@@ -3,7 +3,9 @@
 
 use std::fmt;
 
-use windlass_api::placement::{ClusterResourcePlacement, ResourceIdentifier};
+use windlass_api::placement::ResourceIdentifier;
+use windlass_api::scoped::Placement;
+use windlass_cluster::ObjectKey;
 
 /// How many objects of one AppliedWork are named.
 const NAMED_OBJECTS: usize = 20;
@@ -24,15 +26,11 @@ pub struct LeftBehind {
 impl LeftBehind {
     /// What a placement has on a cluster; of one that is gone only the name is known.
     #[must_use]
-    pub fn of(
-        placement: &str,
-        applied_work: String,
-        live: Option<&ClusterResourcePlacement>,
-    ) -> Self {
+    pub fn of(placement: &ObjectKey, applied_work: String, live: Option<&Placement>) -> Self {
         let selected = live.and_then(|live| live.status.as_ref()?.selected_resources.as_deref());
         Self {
             applied_work,
-            placement: placement.to_owned(),
+            placement: placement.to_string(),
             objects: selected.unwrap_or_default().iter().map(words).collect(),
         }
     }
@@ -86,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    fn placement(objects: usize) -> ClusterResourcePlacement {
+    fn placement(objects: usize) -> Placement {
         let object = |n: usize| match n {
             0 => json!({ "version": "v1", "kind": "Namespace", "name": "web" }),
             n => {
@@ -103,7 +101,11 @@ mod tests {
 
     fn left(name: &str, objects: usize) -> LeftBehind {
         let live = (objects > 0).then(|| placement(objects));
-        LeftBehind::of(name, format!("{name}-work"), live.as_ref())
+        LeftBehind::of(
+            &ObjectKey::cluster(name),
+            format!("{name}-work"),
+            live.as_ref(),
+        )
     }
 
     #[test]

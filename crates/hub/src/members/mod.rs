@@ -5,11 +5,11 @@
 //! monotonic clock; after a restart no cluster is unhealthy before one full threshold (design §5.21).
 
 mod facts;
-pub mod heard;
 pub mod leave;
 pub mod left_behind;
 pub mod profile;
 pub mod profiles;
+pub mod pull;
 pub mod status;
 pub mod usage;
 
@@ -38,12 +38,11 @@ use self::status::Endpoint;
 use self::usage::{trim_node, trim_pod};
 use crate::observe::{Skipped, skipped};
 use crate::worker::{Next, work};
+use crate::works;
 use crate::world::{BY_CLUSTER, World};
 
 /// Limit for one probe.
 const PROBE_LIMIT: Duration = Duration::from_secs(10);
-/// Heartbeat period when the cluster does not say.
-const DEFAULT_PERIOD: i32 = 60;
 
 /// How clusters are watched over.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +65,7 @@ pub struct Members {
     connections: Arc<DashMap<String, Connection>>,
     goodbyes: Arc<DashMap<String, leave::Goodbye>>,
     profiles: Profiles,
+    agents: Arc<DashMap<String, pull::Agent>>,
     healthy: IntGaugeVec,
     token_expiry: IntGaugeVec,
 }
@@ -113,18 +113,14 @@ impl Members {
             Ok(gauge)
         };
         Ok(Self {
-            profiles: Profiles::start(
-                world.clone(),
-                writer.clone(),
-                policy.unhealthy_threshold,
-                policy.profiles,
-            ),
+            profiles: Profiles::start(world.clone(), writer.clone(), policy.profiles),
             world,
             writer,
             requests,
             policy,
             connections: Arc::default(),
             goodbyes: Arc::default(),
+            agents: Arc::default(),
             healthy: gauge(
                 "windlass_member_healthy",
                 "Whether a member cluster answers.",
@@ -155,29 +151,40 @@ impl Members {
         (!silent).then(|| Arc::clone(&connection.member))
     }
 
-    /// Clusters in push mode that have stopped answering.
+    /// Clusters that have stopped answering, or whose agents have stopped reporting.
     #[must_use]
     pub fn unreachable(&self) -> BTreeSet<String> {
-        let silent = |cluster: &Arc<MemberCluster>| {
-            is_push(cluster)
-                && self
-                    .connections
-                    .get(&cluster.name_any())
-                    .is_none_or(|c| lock(&c.state).healthy == Some(false))
-        };
         self.world
             .clusters
             .list()
             .iter()
-            .filter(|cluster| silent(cluster))
+            .filter(|cluster| self.is_silent_one(cluster))
             .map(|cluster| cluster.name_any())
             .collect()
+    }
+
+    /// Whether a cluster is one of those.
+    fn is_unreachable(&self, name: &str) -> bool {
+        let cluster = self.world.clusters.get(&ObjectKey::cluster(name));
+        cluster.is_some_and(|cluster| self.is_silent_one(&cluster))
+    }
+
+    fn is_silent_one(&self, cluster: &MemberCluster) -> bool {
+        let name = cluster.name_any();
+        if !is_push(cluster) {
+            return self.is_silent(&name);
+        }
+        self.connections
+            .get(&name)
+            .is_none_or(|c| lock(&c.state).healthy == Some(false))
     }
 
     /// When a cluster was last heard of; later than its status says, which is written rarely.
     #[must_use]
     pub fn last_contact(&self, cluster: &str) -> Option<Timestamp> {
-        let connection = self.connections.get(cluster)?;
+        let Some(connection) = self.connections.get(cluster) else {
+            return self.world.pull.heard(cluster).map(|heard| heard.time);
+        };
         let answered = lock(&connection.state).answered;
         answered.map(|(_, at)| at)
     }
@@ -191,23 +198,21 @@ impl Members {
         let next = self.process(name).await?;
         Ok(match (next, self.show_profile(name).await) {
             (Next::Event, Some(wait)) => Next::After(wait),
-            (Next::After(other), Some(wait)) => Next::After(wait.min(other)),
             (next, _) => next,
         })
     }
 
     async fn process(&self, name: &str) -> Result<Next, ApiError> {
-        let Some(cluster) = self
-            .world
-            .clusters
-            .get(&ObjectKey::cluster(name))
-            .filter(|c| is_push(c))
-        else {
-            if self.disconnect(name).is_some() {
+        let Some(cluster) = self.world.clusters.get(&ObjectKey::cluster(name)) else {
+            let known = self.agents.remove(name).is_some();
+            if self.disconnect(name).is_some() || known {
                 self.forget_series(name);
             }
             return Ok(Next::Event);
         };
+        if !is_push(&cluster) {
+            return self.process_pull(cluster).await;
+        }
         if !self.writer.gate().is_open() {
             return Ok(self.stand_by(name, &cluster).await);
         }
@@ -358,12 +363,11 @@ impl Members {
         let world = self.world.clone();
         let cluster = name.to_owned();
         let wake = Arc::new(move |work: &str| {
-            let Some(placement) = work.strip_suffix("-work") else {
-                return;
-            };
-            for binding in world.bindings_of(placement) {
-                if binding.spec.target_cluster == cluster {
-                    world.queues.bindings.add(binding.name_any());
+            for placement in works::placements_of(work) {
+                for binding in world.bindings_of(&placement) {
+                    if binding.spec.target_cluster == cluster {
+                        world.queues.bindings.add(ObjectKey::of(&*binding));
+                    }
                 }
             }
         });
@@ -432,11 +436,7 @@ impl Members {
     }
 
     fn probe_period(&self, cluster: &MemberCluster) -> Duration {
-        let seconds = cluster
-            .spec
-            .heartbeat_period_seconds
-            .unwrap_or(DEFAULT_PERIOD)
-            .clamp(1, 600);
+        let seconds = pull::objects::period(cluster);
         Duration::from_secs(seconds.unsigned_abs().into()).min(self.policy.unhealthy_threshold / 3)
     }
 
@@ -487,7 +487,7 @@ impl Members {
     /// What depends on the cluster is looked at again.
     fn wake(&self, cluster: &str) {
         for binding in self.world.bindings.by_index(BY_CLUSTER, cluster) {
-            self.world.queues.bindings.add(binding.name_any());
+            self.world.queues.bindings.add(ObjectKey::of(&*binding));
             if let Some(placement) = crate::world::placement_of(&*binding) {
                 self.world.queues.placements.add(placement);
             }

@@ -10,19 +10,22 @@ use kube::{Api, ResourceExt};
 use windlass_aggregator::{ExternalUnset, Scheduling};
 use windlass_api::conditions::SCHEDULED;
 use windlass_api::labels;
-use windlass_api::placement::{ClusterResourcePlacement, ResourceIdentifier};
-use windlass_api::snapshot::{ClusterSchedulingPolicySnapshot, PolicySnapshotStatus};
+use windlass_api::placement::ResourceIdentifier;
+use windlass_api::scoped::{Placement, PolicySnapshot};
+use windlass_api::snapshot::PolicySnapshotStatus;
 use windlass_cluster::clock::{self, Instant};
 use windlass_cluster::{ApiError, ObjectKey, Writer};
 use windlass_scheduler::{ClusterView, ExistingBinding, Schedule, SchedulingView, schedule};
 use windlass_status::conditions::NewCondition;
 
 use super::bindings::{self, BindingInputs, BindingPlan};
+use super::gathering::Gathering;
 use super::policy::{self, PolicyInputs};
 use super::report::{notes, verdict};
 use super::snapshots::{self, Groups, LatestSnapshot, SnapshotInputs};
 use crate::contents::{Contents, identifier};
 use crate::members::Members;
+use crate::scoped::api_in;
 use crate::select::{Resources, SelectError, Selection};
 use crate::worker::{Next, work};
 use crate::world::{BY_PLACEMENT, World};
@@ -31,11 +34,6 @@ use crate::world::{BY_PLACEMENT, World};
 const PARALLEL: usize = 16;
 /// Snapshots kept when the placement does not say.
 const DEFAULT_HISTORY: i32 = 10;
-/// Longest time for which a stream of changes is gathered into one snapshot.
-const LONGEST_GATHERING: Duration = Duration::from_secs(10);
-/// First wait between two snapshots of one placement.
-const SHORTEST_GATHERING: Duration = Duration::from_millis(200);
-
 /// How soon what the API server has refused is tried again, at least; a change is tried at once.
 const REFUSED_AGAIN: Duration = Duration::from_secs(30);
 
@@ -44,8 +42,8 @@ const REFUSED_AGAIN: Duration = Duration::from_secs(30);
 pub(super) struct Memory {
     /// When the next status may be written.
     pub(super) status_from: Option<Instant>,
-    /// When the last snapshot was made, and how long the next one waits.
-    snapshot: Option<(Instant, Duration)>,
+    /// How snapshots are spaced.
+    gathering: Option<Gathering>,
 }
 
 /// Works on placements. Clones share everything.
@@ -57,7 +55,7 @@ pub struct Actor {
     resources: Resources,
     members: Members,
     pub(super) external_unset: ExternalUnset,
-    pub(super) memory: Arc<DashMap<String, Memory>>,
+    pub(super) memory: Arc<DashMap<ObjectKey, Memory>>,
 }
 
 /// What is decided on the way, for the status.
@@ -65,7 +63,7 @@ pub(super) struct Decided {
     pub(super) schedule: Schedule,
     /// What a person should know beside the verdict of the scheduler.
     pub(super) notes: Vec<String>,
-    pub(super) policy_snapshot: Arc<ClusterSchedulingPolicySnapshot>,
+    pub(super) policy_snapshot: Arc<PolicySnapshot>,
     pub(super) groups: Groups,
     pub(super) latest: LatestSnapshot,
     pub(super) resources: Vec<ResourceIdentifier>,
@@ -98,22 +96,22 @@ impl Actor {
     /// Works until the queue is closed.
     pub async fn work(self) {
         let queue = self.world.queues.placements.clone();
-        work(queue, "placement", |name| {
+        work(queue, "placement", |key| {
             let this = self.clone();
-            async move { this.process(&name).await }
+            async move { this.process(&key).await }
         })
         .await;
     }
 
-    pub(super) fn forget(&self, placement: &str) {
+    pub(super) fn forget(&self, placement: &ObjectKey) {
         self.memory.remove(placement);
         self.resources.forget(placement);
         self.contents.forget(placement);
     }
 
-    async fn process(&self, name: &str) -> Result<Next, ApiError> {
-        let Some(placement) = self.world.placements.get(&ObjectKey::cluster(name)) else {
-            return self.gone(name).await;
+    async fn process(&self, key: &ObjectKey) -> Result<Next, ApiError> {
+        let Some(placement) = self.world.placements.get(key) else {
+            return self.gone(key).await;
         };
         if placement.metadata.deletion_timestamp.is_some() {
             return self.delete(&placement).await;
@@ -121,7 +119,11 @@ impl Actor {
         let placement = self.ensure_finalizer(placement).await?;
         let selection = match self
             .resources
-            .select(name, &placement.spec.resource_selectors)
+            .select(
+                key,
+                &placement.spec.resource_selectors,
+                selected_before(&placement),
+            )
             .await
         {
             Ok(selection) => selection,
@@ -153,16 +155,16 @@ impl Actor {
 
     /// A placement that is gone though bindings are left: somebody took its finalizer off. What it placed
     /// is removed, but only when the API server itself says that the placement is gone.
-    async fn gone(&self, name: &str) -> Result<Next, ApiError> {
-        self.forget(name);
-        let bindings = self.world.bindings_of(name);
+    async fn gone(&self, key: &ObjectKey) -> Result<Next, ApiError> {
+        self.forget(key);
+        let bindings = self.world.bindings_of(key);
         if bindings
             .iter()
             .any(|binding| binding.metadata.deletion_timestamp.is_none())
         {
-            let api: Api<ClusterResourcePlacement> = Api::all(self.writer.client().clone());
+            let api: Api<Placement> = api_in(self.writer.client().clone(), &key.namespace);
             if api
-                .get_metadata_opt(name)
+                .get_metadata_opt(&key.name)
                 .await
                 .map_err(ApiError::from_kube)?
                 .is_none()
@@ -175,8 +177,8 @@ impl Actor {
 
     async fn ensure_finalizer(
         &self,
-        placement: Arc<ClusterResourcePlacement>,
-    ) -> Result<Arc<ClusterResourcePlacement>, ApiError> {
+        placement: Arc<Placement>,
+    ) -> Result<Arc<Placement>, ApiError> {
         if placement
             .finalizers()
             .iter()
@@ -193,12 +195,8 @@ impl Actor {
         Ok(Arc::new(live))
     }
 
-    async fn place(
-        &self,
-        placement: &ClusterResourcePlacement,
-        selection: &Selection,
-    ) -> Result<Next, ApiError> {
-        let name = placement.name_any();
+    async fn place(&self, placement: &Placement, selection: &Selection) -> Result<Next, ApiError> {
+        let key = ObjectKey::of(placement);
         let limit = usize::try_from(
             placement
                 .spec
@@ -206,12 +204,13 @@ impl Actor {
                 .unwrap_or(DEFAULT_HISTORY),
         )
         .unwrap_or(1);
-        let (latest, wait) = match self.snapshot(placement, selection, limit).await? {
-            Snapshotted::Latest(latest) => (latest, None),
-            Snapshotted::Later(wait, latest) => (latest, Some(wait)),
+        let (latest, wait, refused) = match self.snapshot(placement, selection, limit).await? {
+            Snapshotted::Latest(latest) => (latest, None, None),
+            Snapshotted::Later(wait, latest) => (latest, Some(wait), None),
+            Snapshotted::Refused(why, latest) => (latest, Some(REFUSED_AGAIN), Some(why)),
         };
         let now = clock::now();
-        let groups = Groups::of(&self.world.snapshots.by_index(BY_PLACEMENT, &name));
+        let groups = self.world.groups_of(&key);
         let unreachable = self.members.unreachable();
         let policy = self.policy(placement, limit).await?;
         let (plan, schedule) =
@@ -227,19 +226,17 @@ impl Actor {
                 .collect(),
             Some(_) => self
                 .contents
-                .get(&latest.name)
+                .get(&ObjectKey::namespaced(&key.namespace, &latest.name))
                 .await?
                 .map(|content| content.identifiers())
                 .unwrap_or_default(),
         };
+        let bindings = self.world.bindings_of(&key);
+        let mut notes = notes(selection, placement, &bindings, &written);
+        notes.extend(refused.map(|why| format!("{} stays in place: {why}", latest.name)));
         let decided = Decided {
             schedule,
-            notes: notes(
-                selection,
-                placement,
-                &self.world.bindings_of(&name),
-                &written,
-            ),
+            notes,
             policy_snapshot: policy,
             groups,
             latest,
@@ -262,29 +259,29 @@ impl Actor {
         Ok(timers
             .chain(wait)
             .chain(hold)
+            .chain(selection.again)
             .min()
             .map_or(Next::Event, Next::After))
     }
 
-    /// Makes the selection the latest snapshot, at once when changes are rare; a stream of changes is
-    /// gathered, longer and longer, and its last state always gets a snapshot.
+    /// Makes the selection the latest snapshot, at once when changes are rare (see [`Gathering`]).
     async fn snapshot(
         &self,
-        placement: &ClusterResourcePlacement,
+        placement: &Placement,
         selection: &Selection,
         history_limit: usize,
     ) -> Result<Snapshotted, ApiError> {
-        let name = placement.name_any();
-        let groups = Groups::of(&self.world.snapshots.by_index(BY_PLACEMENT, &name));
+        let key = ObjectKey::of(placement);
+        let groups = self.world.groups_of(&key);
         let in_use: BTreeSet<String> = self
             .world
-            .bindings_of(&name)
+            .bindings_of(&key)
             .iter()
             .map(|b| b.spec.resource_snapshot_name.clone())
             .collect();
         let uid = placement.uid().unwrap_or_default();
         let plan = snapshots::plan(&SnapshotInputs {
-            placement: &name,
+            placement: &key,
             placement_uid: &uid,
             groups: &groups,
             manifests: &selection.manifests,
@@ -293,32 +290,31 @@ impl Actor {
             in_use: &in_use,
         });
         if !plan.create.is_empty()
-            && let Some(wait) = self.gathering(&name)
-            && let Some((index, group)) = groups.latest()
+            && let Some(wait) = self.gathering(&key)
+            && let Some(latest) = latest_of(&groups)
         {
-            let hash = group.hash().unwrap_or_default().to_owned();
-            let latest = LatestSnapshot {
-                name: group.name().unwrap_or_default(),
-                index,
-                hash,
-            };
             return Ok(Snapshotted::Later(wait, latest));
         }
-        self.write_snapshots(&plan).await?;
-        Ok(Snapshotted::Latest(plan.latest))
+        match (self.write_snapshots(&plan).await, latest_of(&groups)) {
+            (Err(ApiError::Rejected(why)), Some(latest)) => Ok(Snapshotted::Refused(why, latest)),
+            (written, _) => written.map(|()| Snapshotted::Latest(plan.latest)),
+        }
     }
 
     /// How long a new snapshot has to wait; none when it may be made now, which is noted.
-    fn gathering(&self, placement: &str) -> Option<Duration> {
+    fn gathering(&self, placement: &ObjectKey) -> Option<Duration> {
         let now = clock::monotonic();
-        let mut memory = self.memory.entry(placement.to_owned()).or_default();
-        let pause = match memory.snapshot {
-            Some((last, pause)) if last + pause > now => return Some(last + pause - now),
-            // A change soon after the pause is part of a stream; later ones stand alone.
-            Some((last, pause)) if last + pause * 4 > now => (pause * 2).min(LONGEST_GATHERING),
-            _ => SHORTEST_GATHERING,
+        let mut memory = self.memory.entry(placement.clone()).or_default();
+        let next = match memory.gathering {
+            None => Gathering::begin(now),
+            Some(gathering) => {
+                if let Some(wait) = gathering.wait(now) {
+                    return Some(wait);
+                }
+                gathering.next(now)
+            }
         };
-        memory.snapshot = Some((now, pause));
+        memory.gathering = Some(next);
         None
     }
 
@@ -350,14 +346,14 @@ impl Actor {
 
     async fn policy(
         &self,
-        placement: &ClusterResourcePlacement,
+        placement: &Placement,
         history_limit: usize,
-    ) -> Result<Arc<ClusterSchedulingPolicySnapshot>, ApiError> {
-        let name = placement.name_any();
-        let existing = self.world.policies.by_index(BY_PLACEMENT, &name);
+    ) -> Result<Arc<PolicySnapshot>, ApiError> {
+        let key = ObjectKey::of(placement);
+        let existing = self.world.policies.under(BY_PLACEMENT, &key);
         let uid = placement.uid().unwrap_or_default();
         let plan = policy::plan(&PolicyInputs {
-            placement: &name,
+            placement: &key,
             placement_uid: &uid,
             generation: placement.metadata.generation.unwrap_or_default(),
             policy: placement.spec.policy.as_ref(),
@@ -378,7 +374,7 @@ impl Actor {
         }
         self.world
             .policies
-            .get(&ObjectKey::cluster(&plan.latest))
+            .get(&ObjectKey::namespaced(&key.namespace, &plan.latest))
             .ok_or_else(|| {
                 ApiError::transient(format!(
                     "policy snapshot {} is not in the cache",
@@ -389,15 +385,15 @@ impl Actor {
 
     fn bindings(
         &self,
-        placement: &ClusterResourcePlacement,
-        policy: &ClusterSchedulingPolicySnapshot,
+        placement: &Placement,
+        policy: &PolicySnapshot,
         latest: &LatestSnapshot,
         groups: &Groups,
         unreachable: &BTreeSet<String>,
         now: jiff::Timestamp,
     ) -> (BindingPlan, Schedule) {
-        let name = placement.name_any();
-        let existing = self.world.bindings_of(&name);
+        let key = ObjectKey::of(placement);
+        let existing = self.world.bindings_of(&key);
         let clusters = self.world.clusters.list();
         let views: Vec<ClusterView<'_>> = clusters
             .iter()
@@ -432,7 +428,7 @@ impl Actor {
             .collect();
         let plan = bindings::plan(
             &BindingInputs {
-                placement: &name,
+                placement: &key,
                 policy: placement.spec.policy.as_ref(),
                 strategy: placement.spec.strategy.as_ref(),
                 selected: &schedule.selected,
@@ -451,11 +447,11 @@ impl Actor {
     /// Writes the scheduler's decisions for people and other tools; nothing of ours reads them back.
     async fn decisions(
         &self,
-        placement: &ClusterResourcePlacement,
-        policy: Arc<ClusterSchedulingPolicySnapshot>,
+        placement: &Placement,
+        policy: Arc<PolicySnapshot>,
         schedule: &Schedule,
         now: jiff::Timestamp,
-    ) -> Result<Arc<ClusterSchedulingPolicySnapshot>, ApiError> {
+    ) -> Result<Arc<PolicySnapshot>, ApiError> {
         let previous = policy.status.clone().unwrap_or_default();
         let (status, reason) = verdict(schedule);
         let condition = NewCondition {
@@ -520,12 +516,33 @@ enum Snapshotted {
     Latest(LatestSnapshot),
     /// The selection has changed, but its snapshot waits; until then the old one is the latest.
     Later(Duration, LatestSnapshot),
+    /// The API server refuses the selection, and why; the old one stays the latest, and the policy counts.
+    Refused(String, LatestSnapshot),
 }
 
 enum Write<'a> {
-    Create(&'a windlass_api::binding::ClusterResourceBinding),
-    Replace(&'a windlass_api::binding::ClusterResourceBinding),
-    Delete(&'a windlass_api::binding::ClusterResourceBinding),
+    Create(&'a windlass_api::scoped::Binding),
+    Replace(&'a windlass_api::scoped::Binding),
+    Delete(&'a windlass_api::scoped::Binding),
+}
+
+/// The latest snapshot that there is.
+fn latest_of(groups: &Groups) -> Option<LatestSnapshot> {
+    let (index, group) = groups.latest()?;
+    Some(LatestSnapshot {
+        name: group.name()?,
+        index,
+        hash: group.hash().unwrap_or_default().to_owned(),
+    })
+}
+
+/// What the status says is selected.
+fn selected_before(placement: &Placement) -> &[ResourceIdentifier] {
+    placement
+        .status
+        .as_ref()
+        .and_then(|status| status.selected_resources.as_deref())
+        .unwrap_or_default()
 }
 
 fn until(at: jiff::Timestamp, now: jiff::Timestamp) -> Duration {

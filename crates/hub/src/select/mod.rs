@@ -3,6 +3,7 @@
 //! | module | what it is for |
 //! |---|---|
 //! | [`matcher`] | selectors, read and checked |
+//! | [`confine`] | what a namespaced placement may carry |
 //! | [`rules`] | kinds, objects and namespaces that are never placed |
 //! | [`interest`] | from a changed object to the placements that select it |
 //! | [`sanitise`], [`order`] | what of an object is stored, and where in the snapshot |
@@ -13,6 +14,7 @@
 //! Nothing is asked for twice: a change of an object, of a namespace or of the kinds that there are wakes
 //! the placements that it can matter to, and those look again.
 
+pub mod confine;
 mod fetch;
 pub mod interest;
 pub mod matcher;
@@ -31,8 +33,8 @@ use std::time::Duration;
 use kube::core::GroupVersionKind;
 use kube::{Client, ResourceExt};
 use tokio::task::JoinHandle;
-use windlass_api::placement::ResourceSelectorTerm;
-use windlass_cluster::{ApiError, Change, Discovery, clock};
+use windlass_api::placement::{ResourceIdentifier, ResourceSelectorTerm};
+use windlass_cluster::{ApiError, Change, Discovery, ObjectKey, clock};
 use windlass_member::manifest::Manifest;
 use windlass_status::digest::Digest;
 
@@ -50,6 +52,9 @@ const SETTLING: [Duration; 3] = [
     Duration::from_secs(25),
 ];
 
+/// How soon something is looked at again of whose changes nobody tells.
+const BLIND: Duration = Duration::from_secs(30);
+
 /// What a placement selects.
 #[derive(Clone, Debug)]
 pub struct Selection {
@@ -57,8 +62,10 @@ pub struct Selection {
     pub manifests: Vec<Arc<Manifest>>,
     /// Hash of them all, which depends on their order too.
     pub hash: Digest,
-    /// Selectors that choose nothing, and why: words for a person.
+    /// Selectors that choose nothing, kinds that can't be listed, and why: words for a person.
     pub idle: Vec<String>,
+    /// When to look again though nothing is heard: of some kind nobody would tell.
+    pub again: Option<Duration>,
 }
 
 /// Why nothing can be said of what a placement selects. Nothing may be concluded from it about what is
@@ -96,7 +103,7 @@ pub struct Resources {
 struct Inner {
     discovery: Discovery,
     filter: Arc<ApiFilter>,
-    on_change: Arc<dyn Fn(&str) + Send + Sync>,
+    on_change: Arc<dyn Fn(&ObjectKey) + Send + Sync>,
     interests: Mutex<Interests>,
     watches: Watches,
     store: Store,
@@ -118,19 +125,19 @@ impl Resources {
     pub fn new(
         client: Client,
         discovery: Discovery,
-        on_change: Arc<dyn Fn(&str) + Send + Sync>,
+        on_change: Arc<dyn Fn(&ObjectKey) + Send + Sync>,
     ) -> Self {
         Self::with_filter(client, discovery, ApiFilter::default(), on_change)
     }
 
-    /// Nothing is watched yet. `on_change` is told the names of placements whose selection may have
+    /// Nothing is watched yet. `on_change` is told the placements whose selection may have
     /// changed; it has to be quick. Others that use the same discovery have it refreshed as CRDs change.
     #[must_use]
     pub fn with_filter(
         client: Client,
         discovery: Discovery,
         filter: ApiFilter,
-        on_change: Arc<dyn Fn(&str) + Send + Sync>,
+        on_change: Arc<dyn Fn(&ObjectKey) + Send + Sync>,
     ) -> Self {
         let filter = Arc::new(filter);
         let inner = Arc::new_cyclic(|weak: &Weak<Inner>| {
@@ -161,18 +168,20 @@ impl Resources {
         Self { inner }
     }
 
-    /// What a placement selects now. One call per placement at a time.
+    /// What a placement selects now. One call per placement at a time. `remembered`: what it had selected
+    /// before, of which nothing is dropped on the strength of an incomplete answer.
     ///
     /// # Errors
     /// See [`SelectError`]. The placement keeps the watches that it has: they tell when things are mended.
     pub async fn select(
         &self,
-        placement: &str,
+        placement: &ObjectKey,
         selectors: &[ResourceSelectorTerm],
+        remembered: &[ResourceIdentifier],
     ) -> Result<Selection, SelectError> {
         let inner = &*self.inner;
         let terms = matcher::read(selectors).map_err(SelectError::User)?;
-        let mut pass = Pass::new(inner, placement);
+        let mut pass = Pass::new(inner, placement, remembered);
         let chosen = pass.choose(&terms).await?;
         let entries = inner.store.fetch(&chosen).await?;
         inner.watches.keep_only(placement, &pass.kinds());
@@ -187,12 +196,13 @@ impl Resources {
             hash: Digest::of_bytes(digests.join("\n").as_bytes()),
             manifests,
             idle: pass.idle().to_vec(),
+            again: pass.is_blind().then_some(BLIND),
         })
     }
 
     /// Drops a placement's interest. Watches that nobody needs end, and objects that nobody selects are let
     /// go.
-    pub fn forget(&self, placement: &str) {
+    pub fn forget(&self, placement: &ObjectKey) {
         lock(&self.inner.interests).remove(placement);
         self.inner.watches.keep_only(placement, &HashSet::new());
         self.inner.store.hold(placement, Vec::new());
@@ -228,7 +238,7 @@ impl Inner {
         self.wake(woken);
     }
 
-    fn wake(&self, placements: BTreeSet<String>) {
+    fn wake(&self, placements: BTreeSet<ObjectKey>) {
         for placement in placements {
             (self.on_change)(&placement);
         }

@@ -1,6 +1,7 @@
 //! The watches that selection needs: one per kind, of metadata only, for as long as a placement uses it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,13 +9,16 @@ use kube::Client;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
 use kube::runtime::watcher;
 use tokio::task::JoinHandle;
-use windlass_cluster::{ApiError, Cache, CacheOptions, Change, clock};
+use windlass_cluster::{ApiError, Cache, CacheOptions, Change, ObjectKey, clock};
 
 use super::lock;
 
 /// When a new watch is looked at for the first time; from then on at twice the time before.
 const FIRST_LOOK: Duration = Duration::from_millis(250);
 const LAST_LOOK: Duration = Duration::from_secs(30);
+/// A watch that worked once and has failed at so many looks in a row is said to fail. A cache takes a
+/// failure for news for two minutes, so fewer would be said of a short one, too.
+const LASTING: u32 = 5;
 
 /// What is known of objects that are only candidates.
 pub(super) type Meta = PartialObjectMeta<DynamicObject>;
@@ -56,7 +60,9 @@ struct Watch {
     resource: ApiResource,
     cache: Cache<Meta>,
     news: JoinHandle<()>,
-    users: BTreeSet<String>,
+    /// It worked once, and has failed for a while now.
+    stale: Arc<AtomicBool>,
+    users: BTreeSet<ObjectKey>,
 }
 
 impl Watches {
@@ -72,7 +78,7 @@ impl Watches {
     /// Makes a placement a user of the watch of a kind, which is started if it does not run.
     pub(super) fn join(
         &self,
-        placement: &str,
+        placement: &ObjectKey,
         kind: &GroupVersionKind,
         resource: &ApiResource,
     ) -> Cache<Meta> {
@@ -90,22 +96,31 @@ impl Watches {
             .entry(kind.clone())
             .or_insert_with(|| self.start(kind, resource));
         watch.users.append(&mut users);
-        watch.users.insert(placement.to_owned());
+        watch.users.insert(placement.clone());
         watch.cache.clone()
     }
 
     /// The placements that use the watch of a kind.
-    pub(super) fn users(&self, kind: &GroupVersionKind) -> BTreeSet<String> {
+    pub(super) fn users(&self, kind: &GroupVersionKind) -> BTreeSet<ObjectKey> {
         lock(&self.running)
             .get(kind)
             .map(|watch| watch.users.clone())
             .unwrap_or_default()
     }
 
+    /// Why what is known of a kind is what was last known, if its watch has failed for a while.
+    pub(super) fn stale(&self, kind: &GroupVersionKind) -> Option<ApiError> {
+        let running = lock(&self.running);
+        let watch = running
+            .get(kind)
+            .filter(|watch| watch.stale.load(Ordering::Relaxed))?;
+        watch.cache.failure()
+    }
+
     /// What a placement watches.
     pub(super) fn used_by(
         &self,
-        placement: &str,
+        placement: &ObjectKey,
     ) -> Vec<(GroupVersionKind, ApiResource, Cache<Meta>)> {
         let running = lock(&self.running);
         let used = running
@@ -116,7 +131,7 @@ impl Watches {
     }
 
     /// Takes a placement off every watch but those of some kinds; those without a user end.
-    pub(super) fn keep_only(&self, placement: &str, kinds: &HashSet<GroupVersionKind>) {
+    pub(super) fn keep_only(&self, placement: &ObjectKey, kinds: &HashSet<GroupVersionKind>) {
         let mut running = lock(&self.running);
         for (_, watch) in running
             .iter_mut()
@@ -131,7 +146,7 @@ impl Watches {
 
     /// Ends the watch of a kind that the server does not know: it would be tried ever more rarely, and be
     /// slow to notice that the kind is back. Returns who used it; they have to look again.
-    pub(super) fn end(&self, kind: &GroupVersionKind) -> BTreeSet<String> {
+    pub(super) fn end(&self, kind: &GroupVersionKind) -> BTreeSet<ObjectKey> {
         lock(&self.running)
             .remove(kind)
             .map(Watch::end)
@@ -156,11 +171,19 @@ impl Watches {
         let cache =
             Cache::start_metadata("selected", &self.client, resource, None, config, options);
         let (of, tell) = (kind.clone(), Arc::clone(&self.on_news));
-        let news = clock::spawn("selected-news", news(cache.clone(), move || tell(&of)));
+        let stale = Arc::<AtomicBool>::default();
+        let news = {
+            let (cache, stale) = (cache.clone(), Arc::clone(&stale));
+            clock::spawn("selected-news", async move {
+                first_news(&cache, || tell(&of)).await;
+                later_news(&cache, &stale, || tell(&of)).await;
+            })
+        };
         Watch {
             resource: resource.clone(),
             cache,
             news,
+            stale,
             users: BTreeSet::new(),
         }
     }
@@ -176,7 +199,7 @@ impl Drop for Watches {
 
 impl Watch {
     /// Returns those who used it.
-    fn end(self) -> BTreeSet<String> {
+    fn end(self) -> BTreeSet<ObjectKey> {
         self.cache.stop();
         self.news.abort();
         self.users
@@ -185,7 +208,7 @@ impl Watch {
 
 /// Tells once if the first list fails, and when it is in at last. A cache does not tell of its failures,
 /// so it is looked at until one of the two is known.
-async fn news(cache: Cache<Meta>, tell: impl Fn()) {
+async fn first_news(cache: &Cache<Meta>, tell: impl Fn()) {
     let mut pause = FIRST_LOOK;
     loop {
         tokio::select! {
@@ -200,4 +223,21 @@ async fn news(cache: Cache<Meta>, tell: impl Fn()) {
         pause = LAST_LOOK.min(pause * 2);
     }
     tell();
+}
+
+/// Tells when a watch that worked fails for a while, and when it works again.
+async fn later_news(cache: &Cache<Meta>, stale: &AtomicBool, tell: impl Fn()) {
+    let mut failures = 0;
+    loop {
+        clock::sleep(LAST_LOOK).await;
+        failures = if cache.failure().is_some() {
+            failures + 1
+        } else {
+            0
+        };
+        let is_stale = failures >= LASTING;
+        if stale.swap(is_stale, Ordering::Relaxed) != is_stale {
+            tell();
+        }
+    }
 }
