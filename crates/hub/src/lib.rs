@@ -11,6 +11,7 @@ pub mod delivery;
 pub mod installed;
 mod lanes;
 pub mod lead;
+mod matters;
 pub mod members;
 pub mod observe;
 pub mod overrides;
