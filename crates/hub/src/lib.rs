@@ -15,6 +15,7 @@ pub mod members;
 pub mod observe;
 pub mod placement;
 pub mod removal;
+pub mod report_back;
 pub mod run;
 pub mod scoped;
 pub mod select;

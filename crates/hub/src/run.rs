@@ -25,6 +25,7 @@ use crate::lead::Lead;
 use crate::members::{MemberPolicy, Members};
 use crate::observe::{Observer, REPORTER, instance};
 use crate::placement::actor::Actor;
+use crate::report_back::ReportBack;
 use crate::select::Resources;
 use crate::select::rules::{ApiFilter, FilterError};
 use crate::world::{Queues, World};
@@ -156,9 +157,11 @@ impl Hub {
         };
         let members = Members::new(world.clone(), writer.clone(), requests, policy, &registry)?;
         let contents = Contents::new(world.clone(), client.clone());
+        let discovery = Discovery::new(client.clone());
+        let report_back = ReportBack::new(writer.clone(), discovery.clone());
         let resources = Resources::with_filter(
-            client.clone(),
-            Discovery::new(client),
+            client,
+            discovery,
             options.filter,
             Arc::new(move |placement: &ObjectKey| queues.placements.add(placement.clone())),
         );
@@ -171,7 +174,13 @@ impl Hub {
             options.external_unset,
         );
         Ok(Self {
-            delivery: Delivery::new(world.clone(), contents, members.clone(), writer),
+            delivery: Delivery::new(
+                world.clone(),
+                contents,
+                members.clone(),
+                writer,
+                report_back,
+            ),
             world,
             reader,
             lead,

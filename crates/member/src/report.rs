@@ -226,6 +226,7 @@ mod tests {
             }),
             available,
             generation: 3,
+            live: None,
         }
     }
 
