@@ -258,6 +258,9 @@ fn every_extension_is_documented_and_optional() {
         windlass_api::conditions::placement_deleting(windlass_api::scoped::Scope::Namespaced),
         windlass_api::labels::DELIVERY,
         windlass_api::labels::PURGE,
+        windlass_api::labels::FORCE_LEAVE,
+        windlass_api::labels::MIGRATE_TO,
+        windlass_api::labels::WRITTEN,
         windlass_api::labels::ALLOW_CASCADE,
         windlass_api::labels::PLACED,
         windlass_api::labels::CREDENTIALS_CLUSTER,
@@ -346,6 +349,20 @@ fn names() {
             ["fleet", "fleet-placement"],
         ),
         (
+            "InternalMemberCluster",
+            "cluster",
+            "internalmemberclusters",
+            Some("imc"),
+            ["fleet", "fleet-cluster"],
+        ),
+        (
+            "Work",
+            "placement",
+            "works",
+            None,
+            ["fleet", "fleet-placement"],
+        ),
+        (
             "AppliedWork",
             "placement",
             "appliedworks",
@@ -413,11 +430,13 @@ fn names() {
         let about = schema(&crds[kind])["description"].as_str().unwrap();
         assert!(about.starts_with(kind), "{kind} is described as {about}");
     }
-    assert_eq!(crds.len(), 10);
+    assert_eq!(crds.len(), 12);
 }
 
 /// Kinds that live in a namespace (API §1.1).
-const NAMESPACED: [&str; 4] = [
+const NAMESPACED: [&str; 6] = [
+    "InternalMemberCluster",
+    "Work",
     "ResourcePlacement",
     "SchedulingPolicySnapshot",
     "ResourceSnapshot",
@@ -425,7 +444,7 @@ const NAMESPACED: [&str; 4] = [
 ];
 
 /// API §1.3: name, type, priority, path. `C(x)` and `G(x)` as there.
-const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 6] = [
+const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 8] = [
     (
         "MemberCluster",
         &[
@@ -524,6 +543,11 @@ const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 6] = [
             ("Age", "date", 0, ".metadata.creationTimestamp"),
         ],
     ),
+    (
+        "InternalMemberCluster",
+        &[("Age", "date", 0, ".metadata.creationTimestamp")],
+    ),
+    ("Work", &[]),
     ("AppliedWork", &[]),
 ];
 
@@ -627,6 +651,7 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
             "ClusterSchedulingPolicySnapshot.spec.policy.tolerations[]".to_owned(),
             2,
         ),
+        ("Work.spec.reportBackStrategy".to_owned(), 1), // the same type
         (
             "SchedulingPolicySnapshot.spec.policy.tolerations[]".to_owned(),
             2,

@@ -5,6 +5,8 @@
 //! was placed there changes. Each look is level-triggered: the member engine does what is missing, and
 //! nothing where nothing is.
 
+mod pull;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +23,9 @@ use windlass_status::digest::{BindingInputs, Digest, binding_digest};
 
 use crate::contents::{Content, Contents};
 use crate::lanes::Lanes;
-use crate::members::Members;
+use crate::members::{Members, is_push};
 use crate::observe::{Skipped, log_binding, skipped};
+use crate::pull::deliver::Pull;
 use crate::removal;
 use crate::report_back::{self, ReportBack, Told, Wish};
 use crate::worker::{Next, work};
@@ -38,6 +41,7 @@ pub struct Delivery {
     writer: Writer,
     report_back: ReportBack,
     lanes: Lanes,
+    pull: Pull,
 }
 
 impl Delivery {
@@ -52,6 +56,7 @@ impl Delivery {
     ) -> Self {
         let queue = world.queues.bindings.clone();
         Self {
+            pull: Pull::new(world.pull.clone(), writer.clone()),
             world,
             contents,
             members,
@@ -95,9 +100,14 @@ impl Delivery {
             return Ok(Next::Event);
         }
         let cluster = &binding.spec.target_cluster;
-        let Some(member) = self.members.get(cluster) else {
-            // What was reported last stays; the cluster's own condition says that it is not reachable.
-            return Ok(Next::Event);
+        let member = match self.world.clusters.get(&ObjectKey::cluster(cluster)) {
+            None => return Ok(Next::Event),
+            Some(known) if !is_push(&known) => None,
+            Some(_) => match self.members.get(cluster) {
+                // What was reported last stays; the cluster's own condition says that it is not reachable.
+                None => return Ok(Next::Event),
+                reachable => reachable,
+            },
         };
         let master = ObjectKey::namespaced(&key.namespace, &binding.spec.resource_snapshot_name);
         let Some(content) = self.contents.get(&master).await? else {
@@ -121,6 +131,9 @@ impl Delivery {
             return Ok(Next::Event);
         }
         let digest = desired_digest(&binding, &content.hash);
+        let Some(member) = member else {
+            return self.deliver_pull(&binding, &content, digest).await;
+        };
         let desired = Desired {
             work_name: works::name_of(&placement),
             work_namespace: names::member_namespace(cluster),
@@ -198,6 +211,9 @@ impl Delivery {
         }) else {
             return self.let_go(binding).await;
         };
+        if !is_push(&known) {
+            return self.remove_pull(binding, Some(&known)).await;
+        }
         let live = self.world.placements.get(&placement);
         let mode = removal::mode(&known, live.as_deref(), binding);
         let Some(member) = self.members.get(cluster) else {

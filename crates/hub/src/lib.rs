@@ -14,6 +14,7 @@ pub mod lead;
 pub mod members;
 pub mod observe;
 pub mod placement;
+pub mod pull;
 pub mod removal;
 pub mod report_back;
 pub mod run;
