@@ -23,6 +23,8 @@ pub mod member;
 pub mod names;
 pub mod overrides;
 pub mod placement;
+pub mod profile;
+pub mod pull;
 pub mod raw;
 pub mod scoped;
 pub mod snapshot;

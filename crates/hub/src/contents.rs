@@ -104,13 +104,15 @@ impl Contents {
             return Ok(None);
         };
         let mut objects = Vec::new();
-        for part in group.master.iter().chain(group.parts.values()) {
+        let mut part_of = Vec::new();
+        for (number, part) in group.master.iter().chain(group.parts.values()).enumerate() {
             let Some(part) = self.fetch(part).await? else {
                 return Ok(None);
             };
+            part_of.extend(part.spec.selected_resources.iter().map(|_| number));
             objects.extend(part.spec.selected_resources.into_iter().map(|raw| raw.0));
         }
-        let opened = render::open(objects);
+        let opened = render::open(objects, &part_of);
         let content = Arc::new(Content {
             placement: placement.clone(),
             name: master.name.clone(),

@@ -28,9 +28,10 @@ pub struct Opened {
     pub problems: Vec<String>,
 }
 
-/// Opens the envelopes among the objects of a snapshot. Their manifests have not been sanitised before.
+/// Opens the envelopes among the objects of a snapshot, of each of which `part_of` tells the part. Manifests in
+/// envelopes have not been sanitised before.
 #[must_use]
-pub fn open(objects: Vec<Value>) -> Opened {
+pub fn open(objects: Vec<Value>, part_of: &[usize]) -> Opened {
     let selected = objects.iter().map(identifier_of).collect();
     let opened = windlass_render::open(objects);
     let manifests = opened.parts.into_iter().map(|part| {
@@ -38,7 +39,8 @@ pub fn open(objects: Vec<Value>) -> Opened {
         if part.envelope.is_some() {
             sanitise(&mut object);
         }
-        Arc::new(Manifest::of_snapshot(object).within(part.envelope))
+        let number = part_of.get(part.source).copied().unwrap_or_default();
+        Arc::new(Manifest::of_snapshot(object).from(number, part.envelope))
     });
     Opened {
         selected,
@@ -130,7 +132,7 @@ pub fn manifests(
         Rendered::Same => Some(Arc::clone(manifest)),
         Rendered::LeftOut => None,
         Rendered::Changed(object) => Some(Arc::new(
-            Manifest::of_snapshot(object).within(manifest.envelope.clone()),
+            Manifest::of_snapshot(object).from(manifest.part, manifest.envelope.clone()),
         )),
     };
     Ok(content

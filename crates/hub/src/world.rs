@@ -18,6 +18,7 @@ use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey, Queue};
 use crate::observe::Observer;
 use crate::overrides::{self, Overrides};
 use crate::placement::snapshots::{Groups, SnapshotMeta};
+use crate::pull::PullCaches;
 use crate::scoped::ScopedCache;
 
 /// Index of bindings, snapshots and policies: the placement that they belong to.
@@ -55,6 +56,8 @@ pub struct World {
     pub clusters: Cache<MemberCluster>,
     /// Credentials of member clusters.
     pub secrets: Cache<Secret>,
+    /// What is in the members' namespaces.
+    pub pull: PullCaches,
     /// Overrides and their snapshots.
     pub overrides: Overrides,
     /// What has to be looked at.
@@ -90,6 +93,7 @@ impl World {
             placements,
             bindings,
             clusters,
+            pull: PullCaches::start(client, &queues),
             queues,
             observer,
         }
@@ -104,6 +108,7 @@ impl World {
             self.bindings.wait_synced(),
             self.clusters.wait_synced(),
             self.secrets.wait_synced(),
+            self.pull.wait_synced(),
             self.overrides.wait_synced(),
         );
     }
@@ -121,6 +126,7 @@ impl World {
             .chain(self.bindings.unsynced())
             .chain(clusters)
             .chain(secrets)
+            .chain(self.pull.unsynced())
             .chain(self.overrides.unsynced())
             .map(|(name, error)| match error {
                 Some(error) => format!("{name}: {error}"),
@@ -149,6 +155,7 @@ impl World {
         self.bindings.stop();
         self.clusters.stop();
         self.secrets.stop();
+        self.pull.stop();
         self.overrides.stop();
     }
 }

@@ -62,6 +62,8 @@ pub struct Manifest {
     pub digest: Digest,
     /// What keeps it from being delivered.
     pub problem: Option<Problem>,
+    /// Which part of the snapshot it stands in, from 0.
+    pub part: usize,
     /// The envelope that it came in.
     pub envelope: Option<Arc<EnvelopeIdentifier>>,
 }
@@ -95,13 +97,15 @@ impl Manifest {
             id,
             object,
             problem,
+            part: 0,
             envelope: None,
         }
     }
 
-    /// The manifest as it came in an envelope.
+    /// The manifest with where it came from.
     #[must_use]
-    pub fn within(mut self, envelope: Option<Arc<EnvelopeIdentifier>>) -> Self {
+    pub fn from(mut self, part: usize, envelope: Option<Arc<EnvelopeIdentifier>>) -> Self {
+        self.part = part;
         self.envelope = envelope;
         self
     }

@@ -26,6 +26,8 @@ pub struct Opened {
 pub struct OpenedPart {
     /// The object.
     pub object: Value,
+    /// Which of the given objects it is, or came in.
+    pub source: usize,
     /// The envelope.
     pub envelope: Option<Arc<EnvelopeIdentifier>>,
 }
@@ -48,10 +50,11 @@ pub fn open(objects: Vec<Value>) -> Opened {
             seen.insert(key(&ObjectId::of(object)), "the placement itself".into());
         }
     }
-    for object in objects {
+    for (source, object) in objects.into_iter().enumerate() {
         let Some(type_) = kind_of(&object) else {
             opened.parts.push(OpenedPart {
                 object,
+                source,
                 envelope: None,
             });
             continue;
@@ -62,7 +65,7 @@ pub fn open(objects: Vec<Value>) -> Opened {
             namespace: id.namespace.map(str::to_owned),
             type_: Some(type_),
         });
-        unpack(&envelope, object, &mut seen, &mut opened);
+        unpack(&envelope, (source, object), &mut seen, &mut opened);
     }
     opened
 }
@@ -90,7 +93,7 @@ pub fn envelopes<'a>(selected: impl Iterator<Item = &'a Value>) -> usize {
 
 fn unpack(
     envelope: &Arc<EnvelopeIdentifier>,
-    object: Value,
+    (source, object): (usize, Value),
     seen: &mut HashMap<String, String>,
     opened: &mut Opened,
 ) {
@@ -124,6 +127,7 @@ fn unpack(
                 .push(format!("{}, key {name:?}: {why}", words(envelope))),
             None => opened.parts.push(OpenedPart {
                 object: manifest,
+                source,
                 envelope: Some(Arc::clone(envelope)),
             }),
         }
