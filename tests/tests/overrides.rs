@@ -351,7 +351,7 @@ fn what_is_not_an_override_is_refused(fleet: &Fleet) {
         (
             "o",
             named.to_owned(),
-            patch_of("/a").replace("{clusterS", "{overrideType: Delete, clusterS"),
+            patch_of("/a").replace("jsonPatch", "overrideType: Delete, jsonPatch"),
             "",
             Some("needs jsonPatchOverrides"),
         ),
@@ -391,13 +391,6 @@ fn what_is_not_an_override_is_refused(fleet: &Fleet) {
             Some("placement is immutable"),
         ),
         (
-            "everywhere",
-            named.to_owned(),
-            good.to_owned(),
-            "",
-            Some("placement is immutable"),
-        ),
-        (
             &long,
             named.to_owned(),
             good.to_owned(),
@@ -425,15 +418,17 @@ spec: {{clusterResourceSelectors: [{selector}], policy: {{overrideRules: [{rule}
             }
         }
     }
+    let unpinned = "patch clusterresourceoverride everywhere --type json -p [{\"op\":\"remove\",\"path\":\"/spec/placement\"}]";
+    let said = fleet.try_kubectl("hub", unpinned, None).unwrap_err();
+    assert!(said.contains("placement is immutable"), "{said}");
 }
 
 fn an_override_that_goes_ends_clean(fleet: &Fleet) {
     // Nobody moves a binding under External: what it names stays, and the override goes all the same.
     fleet.apply("hub", &(namespace("ext") + &config("ext", "{a: base}")));
-    fleet.apply(
-        "hub",
-        &placement("ext", "").replace("strategy: {", "strategy: {type: External, "),
-    );
+    let external = placement("ext", "");
+    let (head, _) = external.split_once("  strategy:").unwrap();
+    fleet.apply("hub", &format!("{head}  strategy: {{type: External}}"));
     fleet.apply(
         "hub",
         &on_config("ext", "o", &[("test", &patch("add", "/data/a", "over"))]),
