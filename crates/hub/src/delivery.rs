@@ -254,11 +254,11 @@ impl Delivery {
         }) else {
             return self.let_go(binding).await;
         };
-        if !is_push(&known) {
-            return self.remove_pull(binding, Some(&known)).await;
-        }
         let live = self.world.placements.get(&placement);
         let mode = removal::mode(&known, live.as_deref(), binding);
+        if !is_push(&known) {
+            return self.remove_pull(binding, mode).await;
+        }
         let Some(member) = self.members.get(cluster) else {
             let what = if mode == RemovalMode::Abandon {
                 "release"

@@ -5,6 +5,7 @@
 //! monotonic clock; after a restart no cluster is unhealthy before one full threshold (design §5.21).
 
 mod facts;
+pub mod heard;
 pub mod leave;
 pub mod left_behind;
 pub mod profile;
@@ -183,7 +184,7 @@ impl Members {
     #[must_use]
     pub fn last_contact(&self, cluster: &str) -> Option<Timestamp> {
         let Some(connection) = self.connections.get(cluster) else {
-            return self.world.pull.heard(cluster).map(|heard| heard.time);
+            return self.world.pull.heard(cluster).at().map(|heard| heard.time);
         };
         let answered = lock(&connection.state).answered;
         answered.map(|(_, at)| at)
