@@ -184,37 +184,37 @@ fn member_clusters_that_are_refused(fleet: &Fleet) {
         (
             "a".to_owned(),
             taints(&[taint("", "v")]),
-            "spec.taints[0].key",
+            "taint key must be a qualified name",
         ),
         (
             "a".to_owned(),
             taints(&[taint("-k", "v")]),
-            "spec.taints[0].key",
+            "taint key must be a qualified name",
         ),
         (
             "a".to_owned(),
             taints(&[taint("Example/k", "v")]),
-            "spec.taints[0].key",
+            "taint key must be a qualified name",
         ),
         (
             "a".to_owned(),
             taints(&[taint("a/b/c", "v")]),
-            "spec.taints[0].key",
+            "taint key must be a qualified name",
         ),
         (
             "a".to_owned(),
             taints(&[taint(&long(64), "v")]),
-            "spec.taints[0].key",
+            "taint key must be a qualified name",
         ),
         (
             "a".to_owned(),
             taints(&[taint("k", "val&123")]),
-            "spec.taints[0].value",
+            "taint value must be a label value",
         ),
         (
             "a".to_owned(),
             taints(&[taint("k", &long(64))]),
-            "spec.taints[0].value",
+            "spec.taints[0].value: Too long",
         ),
         (
             "a".to_owned(),
