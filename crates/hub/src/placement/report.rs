@@ -18,6 +18,7 @@ use super::actor::{Actor, Decided};
 use super::snapshots::{Groups, LatestSnapshot};
 use super::status::{self, StatusInputs};
 use crate::observe::{Skipped, skipped};
+use crate::overrides::resolve::Resolved;
 use crate::select::Selection;
 
 /// How many clusters a note names.
@@ -42,6 +43,7 @@ impl Actor {
                 unreachable: &BTreeSet::new(),
                 groups: &empty.0,
                 latest: &empty.1,
+                overrides: &Resolved::default(),
                 resources: &[],
                 others: &HashMap::new(),
                 external_unset: self.external_unset,
@@ -87,6 +89,7 @@ impl Actor {
                 unreachable: &decided.unreachable,
                 groups: &decided.groups,
                 latest: &decided.latest,
+                overrides: &decided.overrides,
                 resources: &decided.resources,
                 others: &others,
                 external_unset: self.external_unset,
