@@ -15,7 +15,9 @@ use windlass_api::scoped::{Binding, Placement, PolicySnapshot};
 use windlass_api::{labels, names};
 use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey, Queue};
 
+use crate::matters::Matters;
 use crate::observe::Observer;
+use crate::overrides::{self, Overrides};
 use crate::placement::snapshots::{Groups, SnapshotMeta};
 use crate::pull::PullCaches;
 use crate::report_back;
@@ -25,6 +27,8 @@ use crate::scoped::ScopedCache;
 pub const BY_PLACEMENT: &str = "placement";
 /// Index of bindings: their cluster.
 pub const BY_CLUSTER: &str = "cluster";
+/// Index of bindings: the override snapshots that they name.
+pub const BY_OVERRIDE: &str = "override";
 
 /// Which placements, bindings and clusters have to be looked at.
 #[derive(Clone, Default)]
@@ -35,6 +39,8 @@ pub struct Queues {
     pub bindings: Queue<ObjectKey>,
     /// Names of member clusters.
     pub clusters: Queue<String>,
+    /// Overrides; those without a namespace are ClusterResourceOverrides.
+    pub overrides: Queue<ObjectKey>,
 }
 
 /// See the module. Clones share everything.
@@ -54,6 +60,8 @@ pub struct World {
     pub secrets: Cache<Secret>,
     /// What is in the members' namespaces.
     pub pull: PullCaches,
+    /// Overrides and their snapshots.
+    pub overrides: Overrides,
     /// What has to be looked at.
     pub queues: Queues,
     /// Who shows it to the outside.
@@ -75,6 +83,7 @@ impl World {
             Cache::start("clusters", Api::all(client.clone()), all(), options)
         };
         Self {
+            overrides: Overrides::start(client, &queues, &placements, &bindings),
             policies: ScopedCache::start("policies", client, || owned_options(&queues)),
             snapshots: ScopedCache::start("snapshots", client, || owned_options(&queues)),
             secrets: Cache::start(
@@ -102,6 +111,7 @@ impl World {
             self.clusters.wait_synced(),
             self.secrets.wait_synced(),
             self.pull.wait_synced(),
+            self.overrides.wait_synced(),
         );
     }
 
@@ -119,6 +129,7 @@ impl World {
             .chain(clusters)
             .chain(secrets)
             .chain(self.pull.unsynced())
+            .chain(self.overrides.unsynced())
             .map(|(name, error)| match error {
                 Some(error) => format!("{name}: {error}"),
                 None => format!("{name}: not listed yet"),
@@ -147,6 +158,7 @@ impl World {
         self.clusters.stop();
         self.secrets.stop();
         self.pull.stop();
+        self.overrides.stop();
     }
 }
 
@@ -158,7 +170,7 @@ pub fn placement_of<K: kube::Resource>(object: &K) -> Option<ObjectKey> {
     Some(ObjectKey::namespaced(namespace, name))
 }
 
-fn enqueue<K: Clone + Eq + Hash>(queue: &Queue<K>, key: K, initial: bool) {
+pub(crate) fn enqueue<K: Clone + Eq + Hash>(queue: &Queue<K>, key: K, initial: bool) {
     if initial {
         queue.add_initial(key);
     } else {
@@ -242,6 +254,13 @@ fn binding_options(queues: &Queues, observer: &Observer) -> CacheOptions<Binding
                 name: BY_CLUSTER,
                 values: |object| vec![object.spec.target_cluster.clone()],
             },
+            Index {
+                name: BY_OVERRIDE,
+                values: |object| {
+                    let named = overrides::named_by(&object.spec);
+                    named.iter().map(ObjectKey::to_string).collect()
+                },
+            },
         ],
         on_change: Arc::new(move |change: &Change<Binding>| {
             observer.binding_changed(change);
@@ -258,6 +277,9 @@ fn binding_options(queues: &Queues, observer: &Observer) -> CacheOptions<Binding
             };
             if spec_changed {
                 enqueue(&queues.bindings, change.key.clone(), change.initial);
+            }
+            for parent in overrides::dropped(change) {
+                queues.overrides.add(parent);
             }
             // A cluster that leaves waits for its last binding.
             if let (Some(old), None) = (&change.old, &change.new) {
@@ -285,13 +307,25 @@ fn cluster_options(
                     enqueue(&queues.bindings, ObjectKey::of(&*binding), change.initial);
                 }
             }
-            if scheduling_differs(old, new) {
-                for placement in placements.list() {
-                    enqueue(
-                        &queues.placements,
-                        ObjectKey::of(&*placement),
-                        change.initial,
-                    );
+            // What overrides do there depends on the labels.
+            if old.map(ResourceExt::labels) != new.map(ResourceExt::labels) {
+                let overridden = bindings.by_index(BY_CLUSTER, &change.key.name);
+                for binding in overridden
+                    .iter()
+                    .filter(|b| !overrides::named_by(&b.spec).is_empty())
+                {
+                    enqueue(&queues.bindings, ObjectKey::of(&**binding), change.initial);
+                }
+            }
+            let matters = Matters::of(old, new);
+            if matters.to_none() {
+                return;
+            }
+            for placement in placements.list() {
+                let key = ObjectKey::of(&*placement);
+                let is_namespaced = !key.namespace.is_empty();
+                if matters.to(placement.spec.policy.as_ref(), is_namespaced) {
+                    enqueue(&queues.placements, key, change.initial);
                 }
             }
         }),
@@ -305,37 +339,6 @@ fn delivery_differs(old: Option<&MemberCluster>, new: Option<&MemberCluster>) ->
     };
     old.annotations() != new.annotations()
         || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
-}
-
-/// Whether a change of a cluster can change where anything goes. Heartbeats and the time of an
-/// observation can't.
-fn scheduling_differs(old: Option<&MemberCluster>, new: Option<&MemberCluster>) -> bool {
-    let (Some(old), Some(new)) = (old, new) else {
-        return true;
-    };
-    let facts = |cluster: &MemberCluster| {
-        let status = cluster.status.clone().unwrap_or_default();
-        let properties: Vec<(String, String)> = status
-            .properties
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(name, property)| (name, property.value))
-            .collect();
-        let usage = status
-            .resource_usage
-            .map(|usage| (usage.capacity, usage.allocatable, usage.available));
-        let agents: Vec<_> = status
-            .agent_status
-            .unwrap_or_default()
-            .into_iter()
-            .map(|a| (a.type_, a.conditions))
-            .collect();
-        (properties, usage, agents)
-    };
-    old.labels() != new.labels()
-        || old.spec.taints != new.spec.taints
-        || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
-        || facts(old) != facts(new)
 }
 
 fn secret_options(queues: &Queues) -> CacheOptions<Secret> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::core::DynamicObject;
-use windlass_api::placement::ApplyStrategy;
+use windlass_api::placement::{ApplyStrategy, EnvelopeIdentifier};
 use windlass_cluster::ApiError;
 use windlass_status::digest::Digest;
 
@@ -48,6 +48,8 @@ pub struct Outcome {
 pub struct ManifestOutcome {
     /// Which object.
     pub id: ManifestId,
+    /// The envelope that it came in.
+    pub envelope: Option<Arc<EnvelopeIdentifier>>,
     /// Why it is not applied.
     pub problem: Option<Problem>,
     /// How available it is, once applied.

@@ -25,6 +25,7 @@ use super::report::{notes, verdict};
 use super::snapshots::{self, Groups, LatestSnapshot, SnapshotInputs};
 use crate::contents::{Contents, identifier};
 use crate::members::Members;
+use crate::overrides::resolve::Resolved;
 use crate::scoped::api_in;
 use crate::select::{Resources, SelectError, Selection};
 use crate::worker::{Next, work};
@@ -66,6 +67,7 @@ pub(super) struct Decided {
     pub(super) policy_snapshot: Arc<PolicySnapshot>,
     pub(super) groups: Groups,
     pub(super) latest: LatestSnapshot,
+    pub(super) overrides: Resolved,
     pub(super) resources: Vec<ResourceIdentifier>,
     pub(super) held: BTreeSet<String>,
     pub(super) unreachable: BTreeSet<String>,
@@ -213,8 +215,16 @@ impl Actor {
         let groups = self.world.groups_of(&key);
         let unreachable = self.members.unreachable();
         let policy = self.policy(placement, limit).await?;
-        let (plan, schedule) =
-            self.bindings(placement, &policy, &latest, &groups, &unreachable, now);
+        let overrides = self
+            .overrides(&key, selection, wait.map(|_| latest.name.as_str()))
+            .await?;
+        let facts = Facts {
+            latest: &latest,
+            groups: &groups,
+            unreachable: &unreachable,
+            overrides: &overrides,
+        };
+        let (plan, schedule) = self.bindings(placement, &policy, &facts, now);
         let policy = self.decisions(placement, policy, &schedule, now).await?;
         // One that is refused does not keep the status of the others from being written.
         let written = self.write_bindings(&plan).await;
@@ -240,6 +250,7 @@ impl Actor {
             policy_snapshot: policy,
             groups,
             latest,
+            overrides,
             resources,
             held: plan.held,
             unreachable,
@@ -387,9 +398,7 @@ impl Actor {
         &self,
         placement: &Placement,
         policy: &PolicySnapshot,
-        latest: &LatestSnapshot,
-        groups: &Groups,
-        unreachable: &BTreeSet<String>,
+        facts: &Facts<'_>,
         now: jiff::Timestamp,
     ) -> (BindingPlan, Schedule) {
         let key = ObjectKey::of(placement);
@@ -433,11 +442,12 @@ impl Actor {
                 strategy: placement.spec.strategy.as_ref(),
                 selected: &schedule.selected,
                 members: &members,
-                unreachable,
+                unreachable: facts.unreachable,
                 policy_snapshot: &policy_snapshot,
-                latest,
-                groups,
+                latest: facts.latest,
+                groups: facts.groups,
                 existing: &existing,
+                overrides: facts.overrides,
             },
             now,
         );
@@ -510,6 +520,14 @@ impl Actor {
         }
         Ok(())
     }
+}
+
+/// What decides on bindings beside the schedule.
+struct Facts<'a> {
+    latest: &'a LatestSnapshot,
+    groups: &'a Groups,
+    unreachable: &'a BTreeSet<String>,
+    overrides: &'a Resolved,
 }
 
 enum Snapshotted {

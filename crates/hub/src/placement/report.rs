@@ -20,6 +20,7 @@ use super::snapshots::{Groups, LatestSnapshot};
 use super::status::{self, StatusInputs};
 use crate::members::is_push;
 use crate::observe::{Skipped, skipped};
+use crate::overrides::resolve::Resolved;
 use crate::report_back;
 use crate::select::Selection;
 
@@ -45,6 +46,7 @@ impl Actor {
                 unreachable: &BTreeSet::new(),
                 groups: &empty.0,
                 latest: &empty.1,
+                overrides: &Resolved::default(),
                 resources: &[],
                 others: &HashMap::new(),
                 external_unset: self.external_unset,
@@ -90,6 +92,7 @@ impl Actor {
                 unreachable: &decided.unreachable,
                 groups: &decided.groups,
                 latest: &decided.latest,
+                overrides: &decided.overrides,
                 resources: &decided.resources,
                 others: &others,
                 external_unset: self.external_unset,
