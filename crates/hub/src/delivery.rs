@@ -509,15 +509,18 @@ impl Report<'_> {
     }
 
     /// How copying statuses went; when that is not known, what was said of it before.
-    fn reported_back(&mut self, copied: Option<&Result<(Told, Option<Duration>), ApiError>>) {
+    fn reported_back(
+        &mut self,
+        copied: Option<&Result<(Option<Told>, Option<Duration>), ApiError>>,
+    ) {
         let built = match copied {
             None => None,
-            Some(Ok((told, _))) => {
+            Some(Ok((Some(told), _))) => {
                 let generation = self.binding.metadata.generation;
                 let condition = told.condition(STATUS_REPORTED_BACK, generation);
                 Some(condition.build(self.previous, self.now))
             }
-            Some(Err(_)) => find(self.previous, STATUS_REPORTED_BACK).cloned(),
+            Some(Ok((None, _)) | Err(_)) => find(self.previous, STATUS_REPORTED_BACK).cloned(),
         };
         let list = self.status.conditions.get_or_insert_default();
         list.extend(built);
