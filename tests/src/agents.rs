@@ -441,14 +441,18 @@ async fn apply(member: &Client, work: &Work) -> Result<(), kube::Error> {
             work_namespace: work.namespace().unwrap_or_default(),
         },
     );
-    let owner = match api.get_opt(&name).await? {
+    let live = match api.get_opt(&name).await? {
         Some(live) => live,
         None => api.create(&PostParams::default(), &wanted).await?,
     };
+    let before = live
+        .status
+        .clone()
+        .and_then(|status| status.applied_resources);
     let owner = OwnerReference {
         api_version: "placement.kubernetes-fleet.io/v1beta1".to_owned(),
         kind: "AppliedWork".to_owned(),
-        uid: owner.uid().unwrap_or_default(),
+        uid: live.uid().unwrap_or_default(),
         name: name.clone(),
         block_owner_deletion: Some(true),
         controller: None,
@@ -481,6 +485,28 @@ async fn apply(member: &Client, work: &Work) -> Result<(), kube::Error> {
             json!({"ordinal": ordinal, "group": kind.group, "version": kind.version,
             "kind": kind.kind, "resource": kind.plural, "name": live.name_any(),
             "namespace": live.namespace().unwrap_or_default(), "uid": live.uid()}),
+        );
+    }
+    // What it applied before and is not to any more goes, as with any agent.
+    for entry in before.unwrap_or_default() {
+        let of = |key: &str| -> Vec<Value> { applied.iter().map(|a| a[key].clone()).collect() };
+        if entry.uid.is_none() || of("uid").contains(&json!(entry.uid)) {
+            continue;
+        }
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let gvk = GroupVersionKind::gvk(
+            &text(&entry.group),
+            &text(&entry.version),
+            &text(&entry.kind),
+        );
+        let kind = ApiResource::from_gvk(&gvk);
+        let api: Api<DynamicObject> = match entry.namespace.as_deref() {
+            None | Some("") => Api::all_with(member.clone(), &kind),
+            Some(namespace) => Api::namespaced_with(member.clone(), namespace, &kind),
+        };
+        drop(
+            api.delete(&text(&entry.name), &DeleteParams::background())
+                .await,
         );
     }
     let status = json!({"status": {"appliedResources": applied}});

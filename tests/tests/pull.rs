@@ -403,3 +403,130 @@ fn a_placement_goes_everywhere(fleet: &Fleet, agents: &Agents) {
         fleet.get("member-1", "ns web", "{.kind}").is_empty()
     });
 }
+
+const ENVELOPED: &str = r"
+apiVersion: v1
+kind: Namespace
+metadata: {name: web}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, namespace: web}
+data: {a: '1'}
+---
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ResourceEnvelope
+metadata: {name: inside, namespace: web}
+data:
+  quota.yaml: {apiVersion: v1, kind: ConfigMap, metadata: {name: enveloped, namespace: web}, data: {b: '1'}}
+";
+
+/// UIDs of what is placed on a member.
+fn placed(fleet: &Fleet, member: &str) -> Vec<String> {
+    ["ns web", "cm settings -n web", "cm enveloped -n web"]
+        .iter()
+        .map(|what| fleet.get(member, what, "{.metadata.uid}"))
+        .collect()
+}
+
+/// AppliedWorks of a member, and who owns the object that came in an envelope.
+fn ownership(fleet: &Fleet, member: &str) -> (Vec<String>, String) {
+    let works = fleet.get(member, "appliedworks", "{.items[*].metadata.name}");
+    let mut works: Vec<String> = works.split_whitespace().map(str::to_owned).collect();
+    works.sort();
+    let owner = "{.metadata.ownerReferences[*].name}";
+    (works, fleet.get(member, "cm enveloped -n web", owner))
+}
+
+#[test]
+fn a_cluster_changes_its_mode_and_keeps_everything() {
+    let mut fleet = Fleet::up("migrate", 1);
+    let crds = fleet.windlass(&["crds"]).unwrap();
+    fleet.apply("hub", &crds);
+    // An agent finds its own CRD on the member.
+    fleet.apply("member-1", &crds);
+    fleet.start_hub();
+    let agents = Agents::start(&fleet);
+    agents.apply_on("member-1", &fleet.kubeconfig("member-1"));
+    fleet.apply("hub", &cluster("member-1"));
+    fleet.apply("hub", ENVELOPED);
+    fleet.apply("hub", PLACEMENT);
+    eventually("the agent has placed everything", || {
+        is_available_at(&fleet, "0") && !placed(&fleet, "member-1").contains(&String::new())
+    });
+    let uids = placed(&fleet, "member-1");
+    assert_eq!(ownership(&fleet, "member-1").0.len(), 2);
+
+    to_push(&fleet);
+    assert_eq!(placed(&fleet, "member-1"), uids);
+    let (works, owner) = ownership(&fleet, "member-1");
+    assert_eq!(
+        (works, owner.as_str()),
+        (vec!["web-work".to_owned()], "web-work")
+    );
+    assert_eq!(agents.removed().len(), 0);
+    fleet.apply("hub", &ENVELOPED.replace("'1'", "'2'"));
+    eventually("the hub delivers", || {
+        fleet.get("member-1", "cm settings -n web", "{.data.a}") == "2"
+            && fleet.get("member-1", "cm enveloped -n web", "{.data.b}") == "2"
+            && condition(&fleet, "web", "Available", "status") == "True"
+    });
+
+    to_pull(&fleet);
+    assert_eq!(placed(&fleet, "member-1"), uids);
+    let (works, owner) = ownership(&fleet, "member-1");
+    assert_eq!(works.len(), 2);
+    assert!(owner.starts_with("web-work-envelope-"), "{owner}");
+    fleet.apply("hub", &ENVELOPED.replace("'1'", "'3'"));
+    eventually("the agent delivers", || {
+        fleet.get("member-1", "cm settings -n web", "{.data.a}") == "3"
+            && fleet.get("member-1", "cm enveloped -n web", "{.data.b}") == "3"
+            && condition(&fleet, "web", "Available", "status") == "True"
+    });
+    assert_eq!(placed(&fleet, "member-1"), uids);
+    fleet.kubectl("hub", "delete crp web --timeout=60s");
+    eventually("everything is gone", || {
+        placed(&fleet, "member-1").iter().all(String::is_empty)
+    });
+}
+
+fn migrate(fleet: &Fleet, args: &[&str]) -> Result<String, String> {
+    let hub = fleet.kubeconfig("hub");
+    let hub = hub.to_string_lossy();
+    let mut all = vec!["migrate", "member-1", "--hub-kubeconfig", &hub];
+    all.extend(args);
+    fleet.windlass(&all)
+}
+
+fn to_push(fleet: &Fleet) {
+    let refused = fleet.windlass(&[
+        "join",
+        "member-1",
+        "--hub-kubeconfig",
+        &fleet.kubeconfig("hub").to_string_lossy(),
+        "--member-kubeconfig",
+        &fleet.kubeconfig("member-1").to_string_lossy(),
+    ]);
+    assert!(refused.unwrap_err().contains("windlass migrate member-1"));
+    let member = fleet.kubeconfig("member-1");
+    let said = migrate(
+        fleet,
+        &[
+            "--to",
+            "push",
+            "--member-kubeconfig",
+            &member.to_string_lossy(),
+        ],
+    );
+    assert!(said.unwrap().contains("is in push mode"));
+    assert_eq!(fleet.get("hub", "ns fleet-member-member-1", "{.kind}"), "");
+}
+
+fn to_pull(fleet: &Fleet) {
+    let said = migrate(fleet, &["--to", "pull", "--agent", "User:user-member-1"]);
+    assert!(said.unwrap().contains("is in pull mode"));
+    let secret = "secret windlass-cluster-member-1 -n fleet-system";
+    assert_eq!(fleet.get("hub", secret, "{.kind}"), "");
+    let role = "clusterrolebinding windlass-hub";
+    assert_eq!(fleet.get("member-1", role, "{.kind}"), "");
+}

@@ -5,6 +5,7 @@
 //! was placed there changes. Each look is level-triggered: the member engine does what is missing, and
 //! nothing where nothing is.
 
+mod migrate;
 mod pull;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use windlass_status::digest::{BindingInputs, Digest, binding_digest};
 
 use crate::contents::{Content, Contents};
 use crate::lanes::Lanes;
+use crate::members::migrate::Mode;
 use crate::members::{Members, is_push};
 use crate::observe::{Skipped, log_binding, skipped};
 use crate::overrides::named_by;
@@ -154,7 +156,13 @@ impl Delivery {
             mirror: self.is_mirrored(&placement),
             manifests,
         };
-        let outcome = member.deliver(&desired).await;
+        let outcome = match self.absorb(&member, &binding, &placement).await {
+            Ok(()) => member.deliver(&desired).await,
+            Err(error) => Outcome {
+                error: Some(error),
+                ..Outcome::default()
+            },
+        };
         self.report(&binding, &content, digest, &outcome).await
     }
 
@@ -256,8 +264,16 @@ impl Delivery {
         };
         let live = self.world.placements.get(&placement);
         let mode = removal::mode(&known, live.as_deref(), binding);
-        if !is_push(&known) {
-            return self.remove_pull(binding, mode).await;
+        match self.remover(binding, is_push(&known)) {
+            Some(Mode::Pull) => return self.remove_pull(binding, mode).await,
+            Some(Mode::Push) => {}
+            None => {
+                let message =
+                    format!("waiting until cluster {cluster} has changed its mode of delivery");
+                self.write_status(binding, None, |report| report.removing(message))
+                    .await?;
+                return Ok(Next::Event);
+            }
         }
         let Some(member) = self.members.get(cluster) else {
             let what = if mode == RemovalMode::Abandon {
@@ -272,6 +288,7 @@ impl Delivery {
                 .await?;
             return Ok(Next::Event);
         };
+        self.absorb(&member, binding, &placement).await?;
         match member.remove(&works::name_of(&placement), mode).await {
             Removal::Done => self.let_go(binding).await,
             Removal::Waiting { for_what, retry } => {

@@ -35,6 +35,9 @@ impl Delivery {
             .strategy
             .as_ref()
             .is_some_and(|strategy| strategy.type_ == Some(ApplyStrategyType::ReportDiff));
+        if !self.split(binding, &wish).await? {
+            return Ok(Next::Event);
+        }
         let key = ObjectKey::of(binding);
         match self.pull.deliver(&key, cluster, &wish, report_diff).await {
             Ok(Delivered::NotPrepared) => Ok(Next::Event),

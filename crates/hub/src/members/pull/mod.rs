@@ -46,7 +46,7 @@ impl Members {
     /// One look at a cluster in pull mode.
     pub(super) async fn process_pull(&self, cluster: Arc<MemberCluster>) -> Result<Next, ApiError> {
         let name = cluster.name_any();
-        if self.disconnect(&name).is_some() {
+        if self.changes_to(&cluster).is_none() && self.disconnect(&name).is_some() {
             self.forget_series(&name);
         }
         if !self.writer.gate().is_open() {
@@ -94,7 +94,10 @@ impl Members {
     }
 
     /// Puts everything there that the agent needs. None when it is; otherwise what that waits for.
-    async fn prepare(&self, cluster: &MemberCluster) -> Result<Option<String>, ApiError> {
+    pub(super) async fn prepare(
+        &self,
+        cluster: &MemberCluster,
+    ) -> Result<Option<String>, ApiError> {
         let name = cluster.name_any();
         let pull = &self.world.pull;
         let namespace = names::member_namespace(&name);
@@ -222,7 +225,11 @@ impl Members {
     }
 
     /// For how long at least an agent has been silent, if that is too long; and when to ask again.
-    fn listen(&self, name: &str, cluster: &MemberCluster) -> (Option<Duration>, Duration) {
+    pub(super) fn listen(
+        &self,
+        name: &str,
+        cluster: &MemberCluster,
+    ) -> (Option<Duration>, Duration) {
         let (heard, now) = (self.world.pull.heard(name), clock::monotonic());
         let period = Duration::from_secs(objects::period(cluster).unsigned_abs().into());
         let limit = self.policy.unhealthy_threshold.max(period * MISSED);
