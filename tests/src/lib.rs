@@ -202,6 +202,20 @@ impl Fleet {
         self.account("windlass")
     }
 
+    /// A search path with the binary and this fleet's kubectl.
+    ///
+    /// # Panics
+    /// When they are nowhere.
+    #[must_use]
+    pub fn path(&self) -> String {
+        let folders = [binary(), self.kubectl.clone()].map(|program| {
+            let folder = program.parent().expect("a program lies in a folder");
+            folder.display().to_string()
+        });
+        let rest = std::env::var("PATH").unwrap_or_default();
+        format!("{}:{rest}", folders.join(":"))
+    }
+
     /// Runs kubectl against a control plane; its output, or what it says went wrong.
     ///
     /// # Errors

@@ -65,11 +65,14 @@ pub struct Contents {
     client: Client,
     /// Contents by the UID of their master; alive while somebody uses them.
     shared: Arc<Mutex<HashMap<String, Weak<Content>>>>,
-    /// Who fetches a content, by the same UID: others wait for that one.
-    turns: Arc<Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>>,
     /// The one used last per placement is kept, for it is the one that is asked for next.
     recent: Arc<Mutex<HashMap<ObjectKey, Arc<Content>>>>,
+    /// Who fetches what, by UID: a content is asked for by all clusters of a placement at once.
+    flights: Arc<Mutex<HashMap<String, Flight>>>,
 }
+
+/// Held while a content is fetched.
+type Flight = Arc<tokio::sync::Mutex<()>>;
 
 impl Contents {
     /// Nothing is fetched yet.
@@ -79,8 +82,8 @@ impl Contents {
             world,
             client,
             shared: Arc::default(),
-            turns: Arc::default(),
             recent: Arc::default(),
+            flights: Arc::default(),
         }
     }
 
@@ -93,28 +96,29 @@ impl Contents {
             return Ok(None);
         };
         let uid = meta.uid().unwrap_or_default();
-        if let Some(content) = self.known(&uid) {
+        if let Some(content) = self.shared(&uid) {
             return Ok(Some(content));
         }
-        let turn = Arc::clone(lock(&self.turns).entry(uid.clone()).or_default());
-        let _turn = turn.lock().await;
-        let content = match self.known(&uid) {
-            Some(content) => Some(content),
-            None => self.assemble(master, &uid, &meta).await?,
+        let flight = Arc::clone(lock(&self.flights).entry(uid.clone()).or_default());
+        let landed = flight.lock().await;
+        let content = match self.shared(&uid) {
+            Some(content) => Ok(Some(content)),
+            None => self.load(master, &meta, &uid).await,
         };
-        lock(&self.turns).remove(&uid);
-        Ok(content)
+        lock(&self.flights).remove(&uid);
+        drop(landed);
+        content
     }
 
-    fn known(&self, uid: &str) -> Option<Arc<Content>> {
+    fn shared(&self, uid: &str) -> Option<Arc<Content>> {
         lock(&self.shared).get(uid).and_then(Weak::upgrade)
     }
 
-    async fn assemble(
+    async fn load(
         &self,
         master: &ObjectKey,
-        uid: &str,
         meta: &SnapshotMeta,
+        uid: &str,
     ) -> Result<Option<Arc<Content>>, ApiError> {
         let Some(placement) = placement_of(meta) else {
             return Ok(None);

@@ -161,19 +161,25 @@ impl Members {
             .clusters
             .list()
             .iter()
-            .filter(|cluster| self.is_unreachable(cluster))
+            .filter(|cluster| self.is_silent_one(cluster))
             .map(|cluster| cluster.name_any())
             .collect()
     }
 
-    fn is_unreachable(&self, cluster: &MemberCluster) -> bool {
+    /// Whether a cluster is one of those.
+    fn is_unreachable(&self, name: &str) -> bool {
+        let cluster = self.world.clusters.get(&ObjectKey::cluster(name));
+        cluster.is_some_and(|cluster| self.is_silent_one(&cluster))
+    }
+
+    fn is_silent_one(&self, cluster: &MemberCluster) -> bool {
         let name = cluster.name_any();
         if !is_push(cluster) {
             return self.is_silent(&name);
         }
         self.connections
             .get(&name)
-            .is_none_or(|connection| lock(&connection.state).healthy == Some(false))
+            .is_none_or(|c| lock(&c.state).healthy == Some(false))
     }
 
     /// When a cluster was last heard of; later than its status says, which is written rarely.
@@ -195,7 +201,6 @@ impl Members {
         let next = self.process(name).await?;
         Ok(match (next, self.show_profile(name).await) {
             (Next::Event, Some(wait)) => Next::After(wait),
-            (Next::After(other), Some(wait)) => Next::After(wait.min(other)),
             (next, _) => next,
         })
     }

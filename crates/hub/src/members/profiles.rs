@@ -58,9 +58,8 @@ impl Profiles {
         }
     }
 
-    /// Brings the profile of a cluster up to date; when to look again, if nothing happens. `silent`:
-    /// whether the cluster has stopped answering, or its agent reporting. Trouble is logged: a profile must not
-    /// hold up its cluster.
+    /// Brings the profile of a cluster up to date; when to try again, if that fails. `silent`: nothing is heard
+    /// of the cluster. Trouble is logged: a profile must not hold up its cluster.
     pub async fn sync(&self, name: &str, silent: bool) -> Option<Duration> {
         let cluster = self.world.clusters.get(&ObjectKey::cluster(name));
         let Some(profiles) = lock(&self.watch)
@@ -85,10 +84,8 @@ impl Profiles {
             self.sent.remove(name);
             return again(self.remove(name, live.as_deref(), &profiles).await);
         };
-        again(
-            self.write(&cluster, live.as_deref(), silent, &profiles)
-                .await,
-        )
+        let written = self.write(&cluster, live.as_deref(), silent, &profiles);
+        again(written.await)
     }
 
     async fn write(
@@ -167,11 +164,9 @@ impl Profiles {
 }
 
 impl Members {
-    /// Brings the profile of a cluster up to date; when to look again, if nothing happens.
+    /// Brings the profile of a cluster up to date; when to try again, if that fails.
     pub(super) async fn show_profile(&self, name: &str) -> Option<Duration> {
-        let cluster = self.world.clusters.get(&ObjectKey::cluster(name));
-        let silent = cluster.is_some_and(|cluster| self.is_unreachable(&cluster));
-        self.profiles.sync(name, silent).await
+        self.profiles.sync(name, self.is_unreachable(name)).await
     }
 
     pub(super) fn is_leaving(&self, name: &str) -> bool {
