@@ -3,6 +3,7 @@
 //! The tenant has every right of RBAC on every kind that matters, so that it is the guard rails that refuse.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+use windlass_tests::agents::may_bypass;
 use windlass_tests::{Fleet, condition, eventually, root};
 
 const SETTING: &str = r"
@@ -479,7 +480,7 @@ fn what_stays_allowed(fleet: &Fleet) {
     fleet.kubectl("hub", "label ns tools windlass.dev/allow-workloads=true");
     // A member's agent may write in its own namespace, whatever RBAC lets it do elsewhere.
     eventually("the hub lets the agent past the guard rails there", || {
-        fleet.may_bypass("agent", "fleet-member-agent")
+        may_bypass(fleet, "agent", "fleet-member-agent")
     });
     let binding = binding(fleet);
     let snapshot = format!(

@@ -6,7 +6,7 @@ use kube::ResourceExt;
 use serde_json::json;
 use windlass_api::conditions::{BindingReason, Stage, Status};
 use windlass_api::names;
-use windlass_api::placement::ApplyStrategyType;
+use windlass_api::placement::{ApplyStrategyType, ReportBackStrategy, ReportBackStrategyType};
 use windlass_api::scoped::Binding;
 use windlass_cluster::{ApiError, ObjectKey};
 use windlass_member::RemovalMode;
@@ -30,7 +30,8 @@ impl Delivery {
         digest: Digest,
     ) -> Result<Next, ApiError> {
         let cluster = &binding.spec.target_cluster;
-        let wish = wish(binding, content, manifests);
+        let mut wish = wish(binding, content, manifests);
+        wish.report_back = self.mirror_of(&content.placement);
         let report_diff = wish
             .strategy
             .as_ref()
@@ -57,6 +58,14 @@ impl Delivery {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// What a placement asks to be mirrored, if it does.
+    fn mirror_of(&self, placement: &ObjectKey) -> Option<ReportBackStrategy> {
+        let placement = self.world.placements.get(placement)?;
+        let strategy = placement.spec.strategy.as_ref()?;
+        let wish = strategy.report_back_strategy.clone()?;
+        (wish.type_ == ReportBackStrategyType::Mirror).then_some(wish)
     }
 
     /// Removes a binding's Works, with or without what is in them, and then lets the binding go.
@@ -123,6 +132,7 @@ fn wish(binding: &Binding, content: &Content, manifests: &[Arc<Manifest>]) -> Wi
         overrides_hash: hash(&json!(spec.resource_override_snapshots)),
         cluster_overrides_hash: hash(&json!(spec.cluster_resource_override_snapshots)),
         strategy: spec.apply_strategy.clone(),
+        report_back: None,
         groups: groups(manifests),
     }
 }
