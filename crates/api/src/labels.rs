@@ -2,6 +2,8 @@
 
 /// Name of the placement that an object belongs to.
 pub const PARENT_PLACEMENT: &str = "kubernetes-fleet.io/parent-CRP";
+/// Namespace of the ResourcePlacement that a Work or AppliedWork belongs to.
+pub const PARENT_PLACEMENT_NAMESPACE: &str = "kubernetes-fleet.io/parent-placement-namespace";
 /// `true` on the latest snapshot of a placement.
 pub const IS_LATEST_SNAPSHOT: &str = "kubernetes-fleet.io/is-latest-snapshot";
 /// Index of a policy snapshot.

@@ -12,10 +12,11 @@ use std::time::Duration;
 use kube::ResourceExt;
 use windlass_api::binding::BindingStatus;
 use windlass_api::conditions::{BindingReason, Stage, Status};
-use windlass_api::scoped::Binding;
+use windlass_api::scoped::{Binding, Scope};
 use windlass_api::{Condition, labels, names};
 use windlass_cluster::{ApiError, ObjectKey, Writer, clock};
-use windlass_member::{Desired, Outcome, Removal, RemovalMode, report};
+use windlass_member::manifest::Manifest;
+use windlass_member::{Desired, Outcome, Parent, Removal, RemovalMode, report};
 use windlass_status::conditions::NewCondition;
 use windlass_status::digest::{BindingInputs, Digest, binding_digest};
 
@@ -23,6 +24,7 @@ use crate::contents::{Content, Contents};
 use crate::lanes::Lanes;
 use crate::members::Members;
 use crate::observe::{Skipped, log_binding, skipped};
+use crate::select::confine::Confinement;
 use crate::worker::{Next, work};
 use crate::works;
 use crate::world::{World, placement_of};
@@ -35,12 +37,19 @@ pub struct Delivery {
     members: Members,
     writer: Writer,
     lanes: Lanes,
+    confinement: Confinement,
 }
 
 impl Delivery {
     /// Wires delivery up; nothing runs yet.
     #[must_use]
-    pub fn new(world: World, contents: Contents, members: Members, writer: Writer) -> Self {
+    pub fn new(
+        world: World,
+        contents: Contents,
+        members: Members,
+        writer: Writer,
+        confinement: Confinement,
+    ) -> Self {
         let queue = world.queues.bindings.clone();
         Self {
             world,
@@ -48,6 +57,7 @@ impl Delivery {
             members,
             writer,
             lanes: Lanes::new(move |key| queue.add(key)),
+            confinement,
         }
     }
 
@@ -111,8 +121,15 @@ impl Delivery {
             return Ok(Next::Event);
         }
         let digest = desired_digest(&binding, &content.hash);
+        if let Some(message) = self.refused(&placement, &content.manifests) {
+            self.write_status(&binding, None, |report| report.sync_failed(message))
+                .await?;
+            return Ok(Next::Event);
+        }
+        let parent = self.parent_of(placement);
         let desired = Desired {
-            work_name: works::name_of(&placement),
+            work_name: member.work_name(&parent).await?,
+            parent,
             work_namespace: names::member_namespace(cluster),
             digest,
             strategy: binding.spec.apply_strategy.clone().unwrap_or_default(),
@@ -190,7 +207,12 @@ impl Delivery {
                 .await?;
             return Ok(Next::Event);
         };
-        match member.remove(&works::name_of(&placement), mode).await {
+        let parent = self.parent_of(placement);
+        let removal = match member.work_name(&parent).await {
+            Ok(work) => member.remove(&work, &parent.placement, mode).await,
+            Err(error) => Removal::Failed(error),
+        };
+        match removal {
             Removal::Done => self.let_go(binding).await,
             Removal::Waiting { for_what, retry } => {
                 let message = format!("removing; waiting for {}", for_what.join(", "));
@@ -208,6 +230,24 @@ impl Delivery {
                 Ok(Next::Backoff(error.retry_after()))
             }
         }
+    }
+
+    fn parent_of(&self, placement: ObjectKey) -> Parent {
+        works::parent(placement, |key| self.world.placements.get(key).is_some())
+    }
+
+    /// Why what a namespaced placement carries may not be delivered (design §6, I10). Its selection is
+    /// checked too; but whoever may write snapshots in a namespace is not thereby allowed more.
+    fn refused(&self, placement: &ObjectKey, manifests: &[Arc<Manifest>]) -> Option<String> {
+        if placement.namespace.is_empty() {
+            return None;
+        }
+        manifests.iter().find_map(|manifest| {
+            let carried = self
+                .confinement
+                .object(&placement.namespace, &manifest.object);
+            carried.err().map(|refusal| refusal.to_string())
+        })
     }
 
     /// Whether another live binding of the same placement stands for the same cluster: then what is there
@@ -265,7 +305,7 @@ impl Delivery {
             status.observed_resource_snapshot_name = Some(content.name.clone());
         }
         if status == previous {
-            skipped(Skipped::Binding);
+            skipped(Skipped::Binding(Scope::of(binding)));
             return Ok(());
         }
         let mut changed = binding.clone();

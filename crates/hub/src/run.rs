@@ -156,6 +156,8 @@ impl Hub {
         };
         let members = Members::new(world.clone(), writer.clone(), requests, policy, &registry)?;
         let contents = Contents::new(world.clone(), client.clone());
+        let confinement = options.filter.confinement().clone();
+        let filter = Arc::new(options.filter.clone());
         let resources = Resources::with_filter(
             client.clone(),
             Discovery::new(client),
@@ -169,9 +171,16 @@ impl Hub {
             resources,
             members.clone(),
             options.external_unset,
+            filter,
         );
         Ok(Self {
-            delivery: Delivery::new(world.clone(), contents, members.clone(), writer),
+            delivery: Delivery::new(
+                world.clone(),
+                contents,
+                members.clone(),
+                writer,
+                confinement,
+            ),
             world,
             reader,
             lead,

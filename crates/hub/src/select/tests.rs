@@ -1,6 +1,7 @@
 //! Selection against a small API server.
 
 mod changes;
+mod confined;
 mod server;
 
 use std::sync::{Arc, Mutex};
@@ -14,7 +15,7 @@ use self::server::{Kind, Server};
 use super::rules::ApiFilter;
 use super::{Resources, SelectError, Selection};
 
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 12] = [
     ("", "v1", "Namespace", "namespaces", false),
     ("", "v1", "ConfigMap", "configmaps", true),
     ("", "v1", "Secret", "secrets", true),
@@ -24,6 +25,7 @@ const KINDS: [Kind; 11] = [
     ("", "v1", "Pod", "pods", true),
     ("apps", "v1", "Deployment", "deployments", true),
     ("coordination.k8s.io", "v1", "Lease", "leases", true),
+    ("rbac.authorization.k8s.io", "v1", "Role", "roles", true),
     (
         "rbac.authorization.k8s.io",
         "v1",
@@ -100,16 +102,21 @@ impl Fixture {
         self.server.put(plural, object);
     }
 
-    /// Selects, again whenever woken while something is pending.
     async fn select(&self, placement: &str, selectors: &Value) -> Result<Selection, SelectError> {
+        self.select_for(&ObjectKey::cluster(placement), selectors)
+            .await
+    }
+
+    /// Selects, again whenever woken while something is pending.
+    async fn select_for(
+        &self,
+        placement: &ObjectKey,
+        selectors: &Value,
+    ) -> Result<Selection, SelectError> {
         let terms: Vec<ResourceSelectorTerm> = serde_json::from_value(selectors.clone()).unwrap();
         loop {
-            match self
-                .resources
-                .select(&ObjectKey::cluster(placement), &terms)
-                .await
-            {
-                Err(SelectError::Pending(_)) => self.until_woken(placement).await,
+            match self.resources.select(placement, &terms).await {
+                Err(SelectError::Pending(_)) => self.until_woken(&placement.to_string()).await,
                 other => return other,
             }
         }
