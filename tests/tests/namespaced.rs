@@ -94,7 +94,7 @@ fn a_namespace_is_placed_by_those_who_own_it() {
     two_placements_with_one_name_do_not_meet(&fleet);
     a_restart_writes_nothing(&mut fleet);
     an_administrator_may_allow_rights(&mut fleet);
-    a_namespace_goes_with_its_placement(&fleet);
+    a_namespace_goes_with_its_placements(&fleet);
 }
 
 fn copy(fleet: &Fleet, path: &str) -> String {
@@ -387,13 +387,8 @@ fn an_administrator_may_allow_rights(fleet: &mut Fleet) {
     });
 }
 
-fn a_namespace_goes_with_its_placement(fleet: &Fleet) {
-    fleet.kubectl("hub", "delete crp namespaces web.x --timeout=60s");
-    assert_eq!(
-        copy(fleet, "{.metadata.name}"),
-        "",
-        "the copy goes with its placement"
-    );
+/// The namespace goes while its placements are there: they end with it, and what they placed goes, too.
+fn a_namespace_goes_with_its_placements(fleet: &Fleet) {
     fleet.kubectl("hub", "delete ns web --timeout=120s");
     assert!(everywhere(
         fleet,
@@ -407,6 +402,22 @@ fn a_namespace_goes_with_its_placement(fleet: &Fleet) {
         "{.metadata.name}",
         ""
     ));
+    eventually("the cluster-scoped placement has taken it away", || {
+        everywhere(fleet, "ns web", "{.metadata.name}", "")
+    });
+    let failed = "{.status.conditions[?(@.type==\"ClusterResourcePlacementStatusSynced\")].status}";
+    eventually("there is no place for the copy", || {
+        fleet.get("hub", "crp namespaces", failed) == "False"
+    });
+    fleet.kubectl("hub", "create ns web");
+    eventually("there is again", || {
+        fleet.get("hub", "crp namespaces", failed) == "True"
+            && !copy(fleet, "{.metadata.name}").is_empty()
+    });
+    fleet.kubectl("hub", "delete crp namespaces web.x --timeout=60s");
+    eventually("the copy goes with its placement", || {
+        copy(fleet, "{.metadata.name}").is_empty()
+    });
     let works = fleet.get("member-1", "appliedworks", "{.items[*].metadata.name}");
     assert_eq!(works, "");
 }
