@@ -273,12 +273,12 @@ fn what_is_refused(fleet: &Fleet) {
         (
             "roles",
             "{group: rbac.authorization.k8s.io, version: v1, kind: Role}",
-            "gives rights",
+            "unless an administrator allows it",
         ),
         (
             "bindings",
             "{group: rbac.authorization.k8s.io, version: v1, kind: RoleBinding}",
-            "gives rights",
+            "unless an administrator allows it",
         ),
     ];
     for (name, selector, _) in rows {

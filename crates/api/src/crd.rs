@@ -1,24 +1,32 @@
 //! The CustomResourceDefinitions, in controller-gen's form.
 //!
 //! The types say what the schema is; [`normalise`] brings it into the form that Go tools generate, so that
-//! the two can be compared; [`rules`] adds what only CEL can say. Both served versions get the same schema.
+//! the two can be compared; [`rules`] adds what only CEL can say, [`checks`] what upstream says in its
+//! webhooks. Both served versions get the same schema.
 
+mod checks;
+mod envelope;
 mod normalise;
 mod rules;
 mod status_copy;
 mod twin;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube_core::CustomResourceExt;
+use kube_core::{CustomResourceExt, Resource};
 use serde_json::{Value, json};
 
 use self::twin::Twin;
 use crate::binding::ClusterResourceBinding;
 use crate::member::MemberCluster;
+use crate::overrides::{
+    ClusterResourceOverride, ClusterResourceOverrideSnapshot, ResourceOverride,
+    ResourceOverrideSnapshot,
+};
 use crate::placement::ClusterResourcePlacement;
+use crate::pull::{InternalMemberCluster, Work};
 use crate::snapshot::{ClusterResourceSnapshot, ClusterSchedulingPolicySnapshot};
 use crate::work::AppliedWork;
-use crate::{SERVED_VERSIONS, STORAGE_VERSION};
+use crate::{SERVED_VERSIONS, SERVED_VERSIONS_OF_OVERRIDES, STORAGE_VERSION};
 
 /// Every CRD of the API as JSON, in a fixed order.
 ///
@@ -41,6 +49,8 @@ pub fn hub_crds() -> Result<Vec<Value>, serde_json::Error> {
         ClusterSchedulingPolicySnapshot::crd(),
         ClusterResourceSnapshot::crd(),
         ClusterResourceBinding::crd(),
+        InternalMemberCluster::crd(),
+        Work::crd(),
     ]
     .into_iter()
     .map(finished)
@@ -48,6 +58,8 @@ pub fn hub_crds() -> Result<Vec<Value>, serde_json::Error> {
     crds.extend(namespaced()?);
     let copy = status_copy::of(serde_json::to_value(ClusterResourcePlacement::crd())?);
     crds.push(finished_in(copy, &SERVED_VERSIONS)?);
+    crds.extend(overrides()?);
+    crds.extend(envelope::crds());
     Ok(crds)
 }
 
@@ -57,6 +69,18 @@ pub fn hub_crds() -> Result<Vec<Value>, serde_json::Error> {
 /// As [`all_crds`].
 pub fn applied_work() -> Result<Value, serde_json::Error> {
     finished(AppliedWork::crd())
+}
+
+fn overrides() -> Result<Vec<Value>, serde_json::Error> {
+    [
+        ClusterResourceOverride::crd(),
+        ResourceOverride::crd(),
+        ClusterResourceOverrideSnapshot::crd(),
+        ResourceOverrideSnapshot::crd(),
+    ]
+    .into_iter()
+    .map(|crd| finished_in(serde_json::to_value(crd)?, &SERVED_VERSIONS_OF_OVERRIDES))
+    .collect()
 }
 
 /// The kinds that live in a namespace and have the schema of a cluster-scoped one (API §1.1).
@@ -126,6 +150,13 @@ fn finished_in(mut crd: Value, served: &[&str]) -> Result<Value, serde_json::Err
     normalise::schema(schema);
     normalise::root(schema);
     rules::add(&kind, schema);
+    checks::add(&kind, schema);
+    // A Work without a spec is one of nothing (API §3.10).
+    if kind == Work::kind(&())
+        && let Some(root) = schema.as_object_mut()
+    {
+        root.remove("required");
+    }
     let versions: Vec<Value> = served
         .iter()
         .map(|name| {

@@ -72,6 +72,7 @@ fn describe(node: &Value, words: &mut BTreeSet<String>) -> String {
             format!("map-{}", describe(&node["additionalProperties"], words))
         }
         Some(name) => name.to_owned(),
+        None if node["x-kubernetes-preserve-unknown-fields"] == true => "any".to_owned(),
         None => panic!("no type: {node}"),
     };
     let text = |value: &Value| {
@@ -85,6 +86,8 @@ fn describe(node: &Value, words: &mut BTreeSet<String>) -> String {
         ("maximum", "max"),
         ("minItems", "minItems"),
         ("maxItems", "maxItems"),
+        ("minProperties", "minProperties"),
+        ("maxProperties", "maxProperties"),
         ("minLength", "minLength"),
         ("maxLength", "maxLength"),
         ("format", "format"),
@@ -196,12 +199,25 @@ fn schema(crd: &Value) -> &Value {
     &storage.unwrap()["schema"]["openAPIV3Schema"]
 }
 
+/// What our schema asks for beyond the reference's.
+fn checks<'a>(sections: &'a BTreeMap<String, Rows>, kind: &str) -> Option<&'a Rows> {
+    let section = match kind {
+        "ClusterResourcePlacement" | "ResourcePlacement" => "PlacementChecks",
+        "MemberCluster" => "MemberClusterChecks",
+        _ => return None,
+    };
+    sections.get(section)
+}
+
 #[test]
 fn every_field_is_as_the_reference_says_and_there_is_no_other() {
     let sections = tables();
     for (kind, crd) in crds() {
         let mut expected = Rows::new();
         expand(&sections, twin_of(&kind), "", &mut expected);
+        for (path, words) in checks(&sections, &kind).into_iter().flatten() {
+            expected.get_mut(path).unwrap().extend(words.clone());
+        }
         let mut root = schema(&crd).clone();
         let properties = root["properties"].as_object_mut().unwrap();
         for name in ["apiVersion", "kind", "metadata"] {
@@ -248,6 +264,9 @@ fn every_extension_is_documented_and_optional() {
         windlass_api::conditions::placement_deleting(windlass_api::scoped::Scope::Namespaced),
         windlass_api::labels::DELIVERY,
         windlass_api::labels::PURGE,
+        windlass_api::labels::FORCE_LEAVE,
+        windlass_api::labels::MIGRATE_TO,
+        windlass_api::labels::WRITTEN,
         windlass_api::labels::ALLOW_CASCADE,
         windlass_api::labels::PLACED,
         windlass_api::labels::CREDENTIALS_CLUSTER,
@@ -262,6 +281,15 @@ fn every_extension_is_documented_and_optional() {
     }
 }
 
+/// API §1.1, §1.2.
+fn served(kind: &str) -> &'static [&'static str] {
+    match kind {
+        _ if kind.contains("Override") => &["v1", "v1alpha1", "v1beta1"],
+        _ if kind.contains("Envelope") || ONE_VERSION.contains(&kind) => &["v1beta1"],
+        _ => &["v1", "v1beta1"],
+    }
+}
+
 #[test]
 fn both_versions_are_served_with_one_schema() {
     for (kind, crd) in crds() {
@@ -270,24 +298,23 @@ fn both_versions_are_served_with_one_schema() {
             .iter()
             .map(|version| version["name"].as_str().unwrap())
             .collect();
-        let storage: Vec<&Value> = versions.iter().map(|version| &version["storage"]).collect();
-        if ONE_VERSION.contains(&kind.as_str()) {
-            assert_eq!(
-                (names, storage),
-                (vec!["v1beta1"], vec![&true.into()]),
-                "{kind}"
-            );
-        } else {
-            assert_eq!(names, ["v1", "v1beta1"], "{kind}");
-            assert_eq!(storage, [false, true], "{kind}");
-        }
+        assert_eq!(names, served(&kind), "{kind}");
+        let stored: Vec<&str> = versions
+            .iter()
+            .filter(|version| version["storage"] == true)
+            .map(|version| version["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(stored, ["v1beta1"], "{kind}");
         for version in versions {
             assert_eq!(version["served"], true, "{kind}");
-            let subresources = match WITHOUT_STATUS.contains(&kind.as_str()) {
-                true => Value::Null,
-                false => serde_json::json!({ "status": {} }),
-            };
-            assert_eq!(version["subresources"], subresources, "{kind}");
+            let without_status = WITHOUT_STATUS.contains(&kind.as_str())
+                || kind.contains("Override")
+                || kind.contains("Envelope");
+            assert_eq!(
+                version.pointer("/subresources/status").is_some(),
+                !without_status,
+                "{kind}"
+            );
             for part in ["schema", "additionalPrinterColumns"] {
                 assert_eq!(version.get(part), versions[0].get(part), "{kind}: {part}");
             }
@@ -336,6 +363,20 @@ fn names() {
             ["fleet", "fleet-placement"],
         ),
         (
+            "InternalMemberCluster",
+            "cluster",
+            "internalmemberclusters",
+            Some("imc"),
+            ["fleet", "fleet-cluster"],
+        ),
+        (
+            "Work",
+            "placement",
+            "works",
+            None,
+            ["fleet", "fleet-placement"],
+        ),
+        (
             "AppliedWork",
             "placement",
             "appliedworks",
@@ -377,6 +418,48 @@ fn names() {
             Some("rb"),
             ["fleet", "fleet-placement"],
         ),
+        (
+            "ClusterResourceOverride",
+            "placement",
+            "clusterresourceoverrides",
+            None,
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "ResourceOverride",
+            "placement",
+            "resourceoverrides",
+            None,
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "ClusterResourceOverrideSnapshot",
+            "placement",
+            "clusterresourceoverridesnapshots",
+            None,
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "ResourceOverrideSnapshot",
+            "placement",
+            "resourceoverridesnapshots",
+            None,
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "ClusterResourceEnvelope",
+            "placement",
+            "clusterresourceenvelopes",
+            None,
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "ResourceEnvelope",
+            "placement",
+            "resourceenvelopes",
+            None,
+            ["fleet", "fleet-placement"],
+        ),
     ] {
         let spec = &crds[kind]["spec"];
         assert_eq!(
@@ -384,7 +467,7 @@ fn names() {
             format!("{group}.kubernetes-fleet.io"),
             "{kind}"
         );
-        let scope = if NAMESPACED.contains(&kind) {
+        let scope = if NAMESPACED.contains(&kind) || NAMESPACED_OVERRIDES.contains(&kind) {
             "Namespaced"
         } else {
             "Cluster"
@@ -410,20 +493,29 @@ fn names() {
         let about = schema(&crds[kind])["description"].as_str().unwrap();
         assert!(about.starts_with(kind), "{kind} is described as {about}");
     }
-    assert_eq!(crds.len(), 11);
+    assert_eq!(crds.len(), 19);
 }
 
 /// Kinds that live in a namespace (API §1.1).
-const NAMESPACED: [&str; 5] = [
+const NAMESPACED: [&str; 7] = [
     "ClusterResourcePlacementStatus",
+    "InternalMemberCluster",
+    "Work",
     "ResourcePlacement",
     "SchedulingPolicySnapshot",
     "ResourceSnapshot",
     "ResourceBinding",
 ];
 
+/// Kinds of a namespace that have a schema of their own.
+const NAMESPACED_OVERRIDES: [&str; 3] = [
+    "ResourceOverride",
+    "ResourceOverrideSnapshot",
+    "ResourceEnvelope",
+];
+
 /// API §1.3: name, type, priority, path. `C(x)` and `G(x)` as there.
-const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 7] = [
+const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 15] = [
     (
         "ClusterResourcePlacementStatus",
         &[
@@ -535,7 +627,18 @@ const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 7] = [
             ("Age", "date", 0, ".metadata.creationTimestamp"),
         ],
     ),
+    (
+        "InternalMemberCluster",
+        &[("Age", "date", 0, ".metadata.creationTimestamp")],
+    ),
+    ("Work", &[]),
     ("AppliedWork", &[]),
+    ("ClusterResourceOverride", &[]),
+    ("ResourceOverride", &[]),
+    ("ClusterResourceOverrideSnapshot", &[]),
+    ("ResourceOverrideSnapshot", &[]),
+    ("ClusterResourceEnvelope", &[]),
+    ("ResourceEnvelope", &[]),
 ];
 
 const SNAPSHOT_COLUMNS: &[(&str, &str, i64, &str)] = &[
@@ -595,6 +698,34 @@ fn columns() {
     }
 }
 
+/// How many CEL rules stand where, for a kind of placement.
+fn placement_rules(kind: &str, of_spec: usize) -> BTreeMap<String, usize> {
+    let of = |path: &str| format!("{kind}.spec{path}");
+    let affinity = ".policy.affinity.clusterAffinity";
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+    [
+        (kind.to_owned(), 1),            // §6.3 rule 1
+        (of(""), of_spec),               // P1 to P6, P14 without a strategy, rule 22
+        (of(".resourceSelectors"), 1),   // P7
+        (of(".policy"), 9),              // P8; P9, P10, P11 in two each; rules 10, 23
+        (of(".policy.clusterNames"), 2), // rule 8
+        (
+            of(&format!("{affinity}.{required}.clusterSelectorTerms")),
+            1,
+        ), // rule 12
+        (of(&format!("{affinity}.{preferred}[].preference")), 1), // rule 13
+        (of(".policy.tolerations"), 2),  // rules 18, 23
+        (of(".policy.tolerations[]"), 4), // P12, P13, rule 18
+        (of(".strategy"), 1),            // rule 19
+        (of(".strategy.rollingUpdate"), 2), // rule 19
+        (of(".strategy.applyStrategy"), 1), // rule 20
+        (of(".strategy.type"), 1),       // P14
+        (of(".strategy.reportBackStrategy"), 1), // P15
+    ]
+    .into()
+}
+
 /// How many CEL rules stand where (API §2.12).
 #[test]
 fn rules_stand_where_the_reference_says_and_name_the_field() {
@@ -603,34 +734,49 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
     for (kind, crd) in &crds {
         collect_rules(schema(crd), kind, &mut found);
     }
-    let placement = "ClusterResourcePlacement.spec";
-    let namespaced = "ResourcePlacement.spec";
-    let expected: BTreeMap<String, usize> = [
-        ("MemberCluster".to_owned(), 1),                  // N1
-        ("ClusterResourcePlacement".to_owned(), 1),       // §6.3 rule 1
-        (placement.to_owned(), 8), // P1 to P6, P14 without a strategy, §6.3 rule 22
-        (format!("{placement}.resourceSelectors"), 1), // P7
-        (format!("{placement}.policy"), 7), // P8; P9, P10, P11 in two each
-        (format!("{placement}.policy.tolerations[]"), 2), // P12, P13
+    let mut expected: BTreeMap<String, usize> = [
+        ("MemberCluster".to_owned(), 1),               // N1
+        ("MemberCluster.spec.taints".to_owned(), 1),   // §6.4
+        ("MemberCluster.spec.taints[]".to_owned(), 2), // §6.4
         (
             "ClusterSchedulingPolicySnapshot.spec.policy.tolerations[]".to_owned(),
             2,
         ),
-        (format!("{placement}.strategy.type"), 1), // P14
-        (format!("{placement}.strategy.reportBackStrategy"), 1), // P15
-        ("ResourcePlacement".to_owned(), 1),       // §6.3 rule 1
-        (namespaced.to_owned(), 6),                // as above, without P2 and P3
-        (format!("{namespaced}.resourceSelectors"), 1),
-        (format!("{namespaced}.policy"), 7),
-        (format!("{namespaced}.policy.tolerations[]"), 2),
+        ("Work.spec.reportBackStrategy".to_owned(), 1), // the same type
         (
             "SchedulingPolicySnapshot.spec.policy.tolerations[]".to_owned(),
             2,
         ),
-        (format!("{namespaced}.strategy.type"), 1),
-        (format!("{namespaced}.strategy.reportBackStrategy"), 1),
+        ("ClusterResourceOverride".to_owned(), 2), // O1, §6.4
+        ("ResourceOverride".to_owned(), 1),        // §6.4
+        ("ClusterResourceOverride.spec".to_owned(), 1), // O2
+        ("ResourceOverride.spec".to_owned(), 1),   // O2
+        (
+            "ClusterResourceOverrideSnapshot.spec.overrideSpec".to_owned(),
+            1,
+        ), // O2
+        ("ResourceOverrideSnapshot.spec.overrideSpec".to_owned(), 1), // O2
+        (
+            "ClusterResourceOverride.spec.clusterResourceSelectors[]".to_owned(),
+            1,
+        ),
+        ("ResourceOverride.spec.resourceSelectors[]".to_owned(), 1),
     ]
     .into();
+    expected.extend(placement_rules("ClusterResourcePlacement", 8));
+    // Without P2 and P3.
+    expected.extend(placement_rules("ResourcePlacement", 6));
+    // §6.4
+    let rules = "spec.policy.overrideRules[]";
+    for kind in ["ClusterResourceOverride", "ResourceOverride"] {
+        for (at, number) in [
+            ("", 1),
+            (".clusterSelector.clusterSelectorTerms[]", 1),
+            (".jsonPatchOverrides[]", 3),
+        ] {
+            expected.insert(format!("{kind}.{rules}{at}"), number);
+        }
+    }
     let counts: BTreeMap<String, usize> = found
         .iter()
         .map(|(path, rules)| (path.clone(), rules.len()))
@@ -640,6 +786,11 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
         for message in rules {
             let names = [
                 "policy",
+                "placement",
+                "overrideRules",
+                "clusterSelectorTerms",
+                "clusterResourceSelectors",
+                "path of a JSON patch",
                 "statusReportingScope",
                 "resourceSelector",
                 "name",
@@ -649,6 +800,13 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
                 "strategy type",
                 "reportBackStrategy",
                 "destination",
+                "clusterNames",
+                "preferred",
+                "property",
+                "rollingUpdate",
+                "max",
+                "serverSideApplyConfig",
+                "taint",
             ];
             assert!(
                 names.iter().any(|name| message.contains(name)),

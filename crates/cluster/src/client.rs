@@ -10,6 +10,7 @@ use kube::{Client, Config};
 use tower::limit::ConcurrencyLimitLayer;
 
 use crate::error::chain;
+use crate::rate::{Rate, RateLayer};
 use crate::requests::RequestCounter;
 
 /// A watch may be silent for minutes; the server ends it after five at most.
@@ -39,6 +40,8 @@ pub struct ConnectOptions {
     pub request_timeout: Duration,
     /// Limit for the TCP and TLS handshakes.
     pub connect_timeout: Duration,
+    /// Limit for the requests per second; none means none.
+    pub rate: Option<Rate>,
 }
 
 impl ConnectOptions {
@@ -51,6 +54,7 @@ impl ConnectOptions {
             concurrency: 64,
             request_timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(10),
+            rate: None,
         }
     }
 }
@@ -84,6 +88,7 @@ pub async fn connect(
     Ok(stack
         .with_layer(&requests.layer(&options.target, options.request_timeout))
         .with_layer(&ConcurrencyLimitLayer::new(options.concurrency.max(1)))
+        .with_layer(&RateLayer(options.rate))
         .build())
 }
 

@@ -10,6 +10,7 @@ use windlass_cluster::{ApiError, ObjectKey};
 use windlass_member::manifest::Manifest;
 
 use crate::placement::snapshots::SnapshotMeta;
+use crate::render;
 use crate::scoped::api_in;
 use crate::world::{World, placement_of};
 
@@ -24,18 +25,19 @@ pub struct Content {
     pub index: u64,
     /// Hash of the content.
     pub hash: String,
-    /// Every manifest, in order. One that can't be read stands there as its error.
+    /// Every manifest, in order, envelopes opened. One that can't be read stands there as its error.
     pub manifests: Arc<[Arc<Manifest>]>,
+    /// The objects that were selected, envelopes as themselves.
+    pub selected: Vec<ResourceIdentifier>,
+    /// What is wrong with envelopes; then nothing is placed.
+    pub problems: Vec<String>,
 }
 
 impl Content {
     /// The objects that the snapshot holds.
     #[must_use]
     pub fn identifiers(&self) -> Vec<ResourceIdentifier> {
-        self.manifests
-            .iter()
-            .map(|manifest| identifier(manifest))
-            .collect()
+        self.selected.clone()
     }
 }
 
@@ -65,7 +67,12 @@ pub struct Contents {
     shared: Arc<Mutex<HashMap<String, Weak<Content>>>>,
     /// The one used last per placement is kept, for it is the one that is asked for next.
     recent: Arc<Mutex<HashMap<ObjectKey, Arc<Content>>>>,
+    /// Who fetches what, by UID: a content is asked for by all clusters of a placement at once.
+    flights: Arc<Mutex<HashMap<String, Flight>>>,
 }
+
+/// Held while a content is fetched.
+type Flight = Arc<tokio::sync::Mutex<()>>;
 
 impl Contents {
     /// Nothing is fetched yet.
@@ -76,6 +83,7 @@ impl Contents {
             client,
             shared: Arc::default(),
             recent: Arc::default(),
+            flights: Arc::default(),
         }
     }
 
@@ -88,10 +96,31 @@ impl Contents {
             return Ok(None);
         };
         let uid = meta.uid().unwrap_or_default();
-        if let Some(content) = lock(&self.shared).get(&uid).and_then(Weak::upgrade) {
+        if let Some(content) = self.shared(&uid) {
             return Ok(Some(content));
         }
-        let Some(placement) = placement_of(&*meta) else {
+        let flight = Arc::clone(lock(&self.flights).entry(uid.clone()).or_default());
+        let landed = flight.lock().await;
+        let content = match self.shared(&uid) {
+            Some(content) => Ok(Some(content)),
+            None => self.load(master, &meta, &uid).await,
+        };
+        lock(&self.flights).remove(&uid);
+        drop(landed);
+        content
+    }
+
+    fn shared(&self, uid: &str) -> Option<Arc<Content>> {
+        lock(&self.shared).get(uid).and_then(Weak::upgrade)
+    }
+
+    async fn load(
+        &self,
+        master: &ObjectKey,
+        meta: &SnapshotMeta,
+        uid: &str,
+    ) -> Result<Option<Arc<Content>>, ApiError> {
+        let Some(placement) = placement_of(meta) else {
             return Ok(None);
         };
         let groups = self.world.groups_of(&placement);
@@ -101,26 +130,26 @@ impl Contents {
         else {
             return Ok(None);
         };
-        let mut manifests = Vec::new();
-        for part in group.master.iter().chain(group.parts.values()) {
+        let mut objects = Vec::new();
+        let mut part_of = Vec::new();
+        for (number, part) in group.master.iter().chain(group.parts.values()).enumerate() {
             let Some(part) = self.fetch(part).await? else {
                 return Ok(None);
             };
-            manifests.extend(
-                part.spec
-                    .selected_resources
-                    .into_iter()
-                    .map(|raw| Arc::new(Manifest::of_snapshot(raw.0))),
-            );
+            part_of.extend(part.spec.selected_resources.iter().map(|_| number));
+            objects.extend(part.spec.selected_resources.into_iter().map(|raw| raw.0));
         }
+        let opened = render::open(objects, &part_of);
         let content = Arc::new(Content {
             placement: placement.clone(),
             name: master.name.clone(),
             index,
             hash: group.hash().unwrap_or_default().to_owned(),
-            manifests: manifests.into(),
+            manifests: opened.manifests,
+            selected: opened.selected,
+            problems: opened.problems,
         });
-        self.keep(&placement, &uid, &content);
+        self.keep(&placement, uid, &content);
         Ok(Some(content))
     }
 

@@ -5,26 +5,34 @@
 //! was placed there changes. Each look is level-triggered: the member engine does what is missing, and
 //! nothing where nothing is.
 
+mod pull;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
 use windlass_api::binding::BindingStatus;
-use windlass_api::conditions::{BindingReason, Stage, Status};
+use windlass_api::conditions::{BindingReason, STATUS_REPORTED_BACK, Stage, Status};
 use windlass_api::scoped::{Binding, Scope};
 use windlass_api::{Condition, labels, names};
 use windlass_cluster::{ApiError, ObjectKey, Writer, clock};
 use windlass_member::manifest::Manifest;
 use windlass_member::{Desired, Outcome, Parent, Removal, RemovalMode, report};
-use windlass_status::conditions::NewCondition;
+use windlass_render::Confinement;
+use windlass_status::conditions::{NewCondition, find};
 use windlass_status::digest::{BindingInputs, Digest, binding_digest};
 
 use crate::contents::{Content, Contents};
 use crate::lanes::Lanes;
-use crate::members::Members;
+use crate::members::{Members, is_push};
 use crate::observe::{Skipped, log_binding, skipped};
-use crate::select::confine::Confinement;
+use crate::overrides::named_by;
+use crate::overrides::resolve::effects_of;
+use crate::pull::deliver::Pull;
+use crate::removal;
+use crate::render::{self, Refusal};
+use crate::report_back::{self, ReportBack, Told, Wish};
 use crate::worker::{Next, work};
 use crate::works;
 use crate::world::{World, placement_of};
@@ -36,8 +44,10 @@ pub struct Delivery {
     contents: Contents,
     members: Members,
     writer: Writer,
+    report_back: ReportBack,
     lanes: Lanes,
     confinement: Confinement,
+    pull: Pull,
 }
 
 impl Delivery {
@@ -48,14 +58,17 @@ impl Delivery {
         contents: Contents,
         members: Members,
         writer: Writer,
+        report_back: ReportBack,
         confinement: Confinement,
     ) -> Self {
         let queue = world.queues.bindings.clone();
         Self {
+            pull: Pull::new(world.pull.clone(), writer.clone()),
             world,
             contents,
             members,
             writer,
+            report_back,
             lanes: Lanes::new(move |key| queue.add(key)),
             confinement,
         }
@@ -95,9 +108,14 @@ impl Delivery {
             return Ok(Next::Event);
         }
         let cluster = &binding.spec.target_cluster;
-        let Some(member) = self.members.get(cluster) else {
-            // What was reported last stays; the cluster's own condition says that it is not reachable.
-            return Ok(Next::Event);
+        let member = match self.world.clusters.get(&ObjectKey::cluster(cluster)) {
+            None => return Ok(Next::Event),
+            Some(known) if !is_push(&known) => None,
+            Some(_) => match self.members.get(cluster) {
+                // What was reported last stays; the cluster's own condition says that it is not reachable.
+                None => return Ok(Next::Event),
+                reachable => reachable,
+            },
         };
         let master = ObjectKey::namespaced(&key.namespace, &binding.spec.resource_snapshot_name);
         let Some(content) = self.contents.get(&master).await? else {
@@ -120,12 +138,18 @@ impl Delivery {
                 .await?;
             return Ok(Next::Event);
         }
-        let digest = desired_digest(&binding, &content.hash);
-        if let Some(message) = self.refused(&placement, &content.manifests) {
-            self.write_status(&binding, None, |report| report.sync_failed(message))
-                .await?;
-            return Ok(Next::Event);
-        }
+        let overridden = self.overridden(&binding, &content);
+        let digest = desired_digest(&binding, &content.hash, &overridden.effects);
+        let manifests = match overridden.manifests {
+            Ok(manifests) => manifests,
+            Err(refusal) => return self.refused(&binding, digest, &content, refusal).await,
+        };
+        let Some(member) = member else {
+            return self
+                .deliver_pull(&binding, &content, &manifests, digest)
+                .await;
+        };
+        let mirror = self.is_mirrored(&placement);
         let parent = self.parent_of(placement);
         let desired = Desired {
             work_name: member.work_name(&parent).await?,
@@ -133,10 +157,42 @@ impl Delivery {
             work_namespace: names::member_namespace(cluster),
             digest,
             strategy: binding.spec.apply_strategy.clone().unwrap_or_default(),
-            manifests: Arc::clone(&content.manifests),
+            mirror,
+            manifests,
         };
         let outcome = member.deliver(&desired).await;
         self.report(&binding, &content, digest, &outcome).await
+    }
+
+    /// What the overrides that a binding names make of a snapshot.
+    fn overridden(&self, binding: &Binding, content: &Content) -> Overridden {
+        let versions = self.world.overrides.versions_of(&binding.spec);
+        let cluster = &binding.spec.target_cluster;
+        let known = self.world.clusters.get(&ObjectKey::cluster(cluster));
+        let none = BTreeMap::new();
+        let labels = known.as_deref().map_or(&none, ResourceExt::labels);
+        Overridden {
+            effects: effects_of(&content.placement, &versions, cluster, labels),
+            manifests: render::manifests(content, &versions, cluster, labels, &self.confinement),
+        }
+    }
+
+    /// Nothing is sent: what runs on the cluster stays as it is.
+    async fn refused(
+        &self,
+        binding: &Binding,
+        digest: Digest,
+        content: &Content,
+        refusal: Refusal,
+    ) -> Result<Next, ApiError> {
+        self.write_status(binding, Some((digest, content)), |report| match refusal {
+            Refusal::Override(why) => report.override_failed(&why),
+            Refusal::Content(why) => {
+                report.sync_failed(format!("{why}; nothing was changed on the cluster"))
+            }
+        })
+        .await?;
+        Ok(Next::Event)
     }
 
     async fn report(
@@ -160,14 +216,33 @@ impl Delivery {
                 error.retry_after().or(Some(Duration::from_secs(1))),
             ));
         }
+        let copied = match self.is_mirrored(&content.placement) {
+            true if outcome.unsupported.is_none() => {
+                let key = ObjectKey::of(binding);
+                Some(self.report_back.copy(&key, content, outcome).await)
+            }
+            _ => None,
+        };
         self.write_status(binding, Some((digest, content)), |report| {
             report.outcome(outcome);
+            report.reported_back(copied.as_ref());
         })
         .await?;
-        Ok(match outcome.retry {
+        let again = match copied {
+            Some(Err(error)) => return Ok(Next::Backoff(error.retry_after())),
+            Some(Ok((_, again))) => again,
+            None => None,
+        };
+        Ok(match outcome.retry.into_iter().chain(again).min() {
             Some(delay) => Next::After(delay),
             None => Next::Event,
         })
+    }
+
+    /// Whether a placement's statuses are copied onto the hub's objects.
+    fn is_mirrored(&self, placement: &ObjectKey) -> bool {
+        let placement = self.world.placements.get(placement);
+        placement.is_some_and(|placement| report_back::wish_of(&placement) == Wish::Mirror)
     }
 
     /// Removes what a binding that is being deleted placed, then lets it go.
@@ -180,28 +255,24 @@ impl Delivery {
         let cluster = &binding.spec.target_cluster;
         let placement = parent(binding);
         let known = self.world.clusters.get(&ObjectKey::cluster(cluster));
-        if self.has_successor(binding, &placement)
-            || known.is_none()
-            || self.members.has_given_up(cluster)
-        {
+        let Some(known) = known.filter(|_| {
+            !self.has_successor(binding, &placement) && !self.members.has_given_up(cluster)
+        }) else {
             return self.let_go(binding).await;
-        }
-        let leaving = known.filter(|known| known.metadata.deletion_timestamp.is_some());
-        let mode = match &leaving {
-            None => RemovalMode::Placement,
-            Some(known)
-                if known
-                    .annotations()
-                    .get(labels::PURGE)
-                    .is_some_and(|v| v == "true") =>
-            {
-                RemovalMode::Purge
-            }
-            Some(_) => RemovalMode::Leave,
         };
+        if !is_push(&known) {
+            return self.remove_pull(binding, Some(&known)).await;
+        }
+        let live = self.world.placements.get(&placement);
+        let mode = removal::mode(&known, live.as_deref(), binding);
         let Some(member) = self.members.get(cluster) else {
+            let what = if mode == RemovalMode::Abandon {
+                "release"
+            } else {
+                "remove"
+            };
             let message = format!(
-                "waiting for cluster {cluster} to be reachable, to remove what was placed there"
+                "waiting for cluster {cluster} to be reachable, to {what} what was placed there"
             );
             self.write_status(binding, None, |report| report.removing(message))
                 .await?;
@@ -236,20 +307,6 @@ impl Delivery {
         works::parent(placement, |key| self.world.placements.get(key).is_some())
     }
 
-    /// Why what a namespaced placement carries may not be delivered (design §6, I10). Its selection is
-    /// checked too; but whoever may write snapshots in a namespace is not thereby allowed more.
-    fn refused(&self, placement: &ObjectKey, manifests: &[Arc<Manifest>]) -> Option<String> {
-        if placement.namespace.is_empty() {
-            return None;
-        }
-        manifests.iter().find_map(|manifest| {
-            let carried = self
-                .confinement
-                .object(&placement.namespace, &manifest.object);
-            carried.err().map(|refusal| refusal.to_string())
-        })
-    }
-
     /// Whether another live binding of the same placement stands for the same cluster: then what is there
     /// is that one's.
     fn has_successor(&self, binding: &Binding, placement: &ObjectKey) -> bool {
@@ -261,6 +318,7 @@ impl Delivery {
     }
 
     async fn let_go(&self, binding: &Binding) -> Result<Next, ApiError> {
+        self.report_back.forget(&ObjectKey::of(binding));
         let mut changed = binding.clone();
         changed
             .finalizers_mut()
@@ -321,23 +379,27 @@ fn parent(binding: &Binding) -> ObjectKey {
     placement_of(binding).unwrap_or_else(|| ObjectKey::cluster(""))
 }
 
-/// Digest of what a binding asks for, given the hash of the snapshot that it names.
+/// A snapshot as one cluster gets it.
+struct Overridden {
+    effects: BTreeMap<String, String>,
+    manifests: Result<Arc<[Arc<Manifest>]>, Refusal>,
+}
+
+/// Digest of what a binding asks for, given the hash of the snapshot that it names, and what the override
+/// snapshots that it names do on its cluster. Their names don't count: a new version that does the same
+/// there asks for the same.
 #[must_use]
-pub fn desired_digest(binding: &Binding, snapshot_hash: &str) -> Digest {
+pub fn desired_digest(
+    binding: &Binding,
+    snapshot_hash: &str,
+    effects: &BTreeMap<String, String>,
+) -> Digest {
     binding_digest(&BindingInputs {
         snapshot_hash,
-        resource_overrides: binding
-            .spec
-            .resource_override_snapshots
-            .as_deref()
-            .unwrap_or_default(),
-        cluster_resource_overrides: binding
-            .spec
-            .cluster_resource_override_snapshots
-            .as_deref()
-            .unwrap_or_default(),
+        resource_overrides: &[],
+        cluster_resource_overrides: &[],
         apply_strategy: binding.spec.apply_strategy.as_ref(),
-        variables: &BTreeMap::new(),
+        variables: effects,
     })
 }
 
@@ -368,8 +430,24 @@ impl Report<'_> {
         self.status.conditions.get_or_insert_default().push(built);
     }
 
-    /// RolloutStarted follows from the spec; overrides are for a later stage of the project.
+    /// RolloutStarted and Overridden follow from the spec.
     fn begun(&mut self) {
+        self.started();
+        let overrides = named_by(&self.binding.spec).len();
+        let (reason, message) = match overrides {
+            0 => (
+                BindingReason::NoOverrideSpecified,
+                "No override rules are configured for the selected resources".to_owned(),
+            ),
+            number => (
+                BindingReason::OverriddenSucceeded,
+                format!("{number} override(s) are worked in"),
+            ),
+        };
+        self.condition(Stage::Overridden, Status::True, reason, message);
+    }
+
+    fn started(&mut self) {
         self.condition(
             Stage::RolloutStarted,
             Status::True,
@@ -379,12 +457,31 @@ impl Report<'_> {
                 self.binding.spec.resource_snapshot_name
             ),
         );
+    }
+
+    /// The cluster is left as it is. That it was available is still worth something to the rollout.
+    fn override_failed(&mut self, why: &str) {
+        self.started();
+        let message = format!("{why}; nothing was changed on the cluster");
         self.condition(
             Stage::Overridden,
-            Status::True,
-            BindingReason::NoOverrideSpecified,
-            "No override rules are configured for the selected resources",
+            Status::False,
+            BindingReason::OverriddenFailed,
+            message,
         );
+        let before = self
+            .binding
+            .status
+            .as_ref()
+            .and_then(|s| s.conditions.as_ref());
+        let available = before.into_iter().flatten().find(|condition| {
+            condition.type_ == Stage::Available.as_str()
+                && windlass_status::conditions::status(condition) == Status::True
+        });
+        if let Some(available) = available {
+            let conditions = self.status.conditions.get_or_insert_default();
+            conditions.push(available.clone());
+        }
     }
 
     fn sync_failed(&mut self, message: String) {
@@ -424,6 +521,21 @@ impl Report<'_> {
         for (stage, status, reason, message) in told.conditions {
             self.condition(stage, status, reason, message);
         }
+    }
+
+    /// How copying statuses went; when that is not known, what was said of it before.
+    fn reported_back(&mut self, copied: Option<&Result<(Told, Option<Duration>), ApiError>>) {
+        let built = match copied {
+            None => None,
+            Some(Ok((told, _))) => {
+                let generation = self.binding.metadata.generation;
+                let condition = told.condition(STATUS_REPORTED_BACK, generation);
+                Some(condition.build(self.previous, self.now))
+            }
+            Some(Err(_)) => find(self.previous, STATUS_REPORTED_BACK).cloned(),
+        };
+        let list = self.status.conditions.get_or_insert_default();
+        list.extend(built);
     }
 
     fn previous_failures(&self) -> &[windlass_api::placement::FailedResourcePlacement] {

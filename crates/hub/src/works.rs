@@ -3,6 +3,13 @@
 use windlass_api::names;
 use windlass_cluster::ObjectKey;
 use windlass_member::{Parent, Rival};
+use windlass_status::digest::Digest;
+
+/// Usual name of the AppliedWork of a placement.
+#[must_use]
+pub fn name_of(placement: &ObjectKey) -> String {
+    names::work(&placement.namespace, &placement.name)
+}
 
 /// What the name of a placement's Works depends on. `exists` tells whether there is a placement.
 #[must_use]
@@ -23,6 +30,14 @@ fn rival(placement: &ObjectKey) -> Option<ObjectKey> {
     }
     let base = names::work_base(&placement.namespace, &placement.name);
     Some(ObjectKey::cluster(base))
+}
+
+/// What tells placements apart whose names read the same: 8 characters.
+#[must_use]
+pub fn unique(placement: &ObjectKey) -> String {
+    let mut text = Digest::of_bytes(placement.to_string().as_bytes()).to_string();
+    text.truncate(8);
+    text
 }
 
 /// The placements that a Work of that name may be of. More than one: see [`names::work`].

@@ -16,8 +16,12 @@ use windlass_api::status_copy::ClusterResourcePlacementStatus;
 use windlass_api::{labels, names};
 use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey, Queue};
 
+use crate::matters::Matters;
 use crate::observe::Observer;
+use crate::overrides::{self, Overrides};
 use crate::placement::snapshots::{Groups, SnapshotMeta};
+use crate::pull::PullCaches;
+use crate::report_back;
 use crate::scoped::ScopedCache;
 
 /// Index of bindings, snapshots and policies: the placement that they belong to.
@@ -26,6 +30,8 @@ pub const BY_PLACEMENT: &str = "placement";
 pub const BY_NAME: &str = "name";
 /// Index of bindings: their cluster.
 pub const BY_CLUSTER: &str = "cluster";
+/// Index of bindings: the override snapshots that they name.
+pub const BY_OVERRIDE: &str = "override";
 
 /// Which placements, bindings and clusters have to be looked at.
 #[derive(Clone, Default)]
@@ -36,6 +42,8 @@ pub struct Queues {
     pub bindings: Queue<ObjectKey>,
     /// Names of member clusters.
     pub clusters: Queue<String>,
+    /// Overrides; those without a namespace are ClusterResourceOverrides.
+    pub overrides: Queue<ObjectKey>,
 }
 
 /// See the module. Clones share everything.
@@ -55,6 +63,10 @@ pub struct World {
     pub clusters: Cache<MemberCluster>,
     /// Credentials of member clusters.
     pub secrets: Cache<Secret>,
+    /// What is in the members' namespaces.
+    pub pull: PullCaches,
+    /// Overrides and their snapshots.
+    pub overrides: Overrides,
     /// What has to be looked at.
     pub queues: Queues,
     /// Who shows it to the outside.
@@ -69,13 +81,14 @@ impl World {
         let bindings =
             ScopedCache::start("bindings", client, || binding_options(&queues, &observer));
         let placements = ScopedCache::start("placements", client, || {
-            placement_options(&queues, &observer)
+            placement_options(&queues, &observer, bindings.clone())
         });
         let clusters = {
             let options = cluster_options(&queues, &observer, placements.clone(), bindings.clone());
             Cache::start("clusters", Api::all(client.clone()), all(), options)
         };
         Self {
+            overrides: Overrides::start(client, &queues, &placements, &bindings),
             policies: ScopedCache::start("policies", client, || owned_options(&queues)),
             snapshots: ScopedCache::start("snapshots", client, || owned_options(&queues)),
             secrets: Cache::start(
@@ -93,6 +106,7 @@ impl World {
             placements,
             bindings,
             clusters,
+            pull: PullCaches::start(client, &queues),
             queues,
             observer,
         }
@@ -108,6 +122,8 @@ impl World {
             self.copies.wait_synced(),
             self.clusters.wait_synced(),
             self.secrets.wait_synced(),
+            self.pull.wait_synced(),
+            self.overrides.wait_synced(),
         );
     }
 
@@ -127,6 +143,8 @@ impl World {
             .chain(copies)
             .chain(clusters)
             .chain(secrets)
+            .chain(self.pull.unsynced())
+            .chain(self.overrides.unsynced())
             .map(|(name, error)| match error {
                 Some(error) => format!("{name}: {error}"),
                 None => format!("{name}: not listed yet"),
@@ -155,6 +173,8 @@ impl World {
         self.copies.stop();
         self.clusters.stop();
         self.secrets.stop();
+        self.pull.stop();
+        self.overrides.stop();
     }
 }
 
@@ -166,7 +186,7 @@ pub fn placement_of<K: kube::Resource>(object: &K) -> Option<ObjectKey> {
     Some(ObjectKey::namespaced(namespace, name))
 }
 
-fn enqueue<K: Clone + Eq + Hash>(queue: &Queue<K>, key: K, initial: bool) {
+pub(crate) fn enqueue<K: Clone + Eq + Hash>(queue: &Queue<K>, key: K, initial: bool) {
     if initial {
         queue.add_initial(key);
     } else {
@@ -188,8 +208,13 @@ fn enqueue_parents<K: kube::Resource>(queue: &Queue<ObjectKey>, change: &Change<
     }
 }
 
-fn placement_options(queues: &Queues, observer: &Observer) -> CacheOptions<Placement> {
+fn placement_options(
+    queues: &Queues,
+    observer: &Observer,
+    bindings: ScopedCache<Binding>,
+) -> CacheOptions<Placement> {
     let (queue, observer) = (queues.placements.clone(), observer.clone());
+    let deliveries = queues.bindings.clone();
     CacheOptions {
         on_change: Arc::new(move |change: &Change<Placement>| {
             observer.placement_changed(change);
@@ -202,6 +227,14 @@ fn placement_options(queues: &Queues, observer: &Observer) -> CacheOptions<Place
                     && old.status == new.status);
             if !same_wish {
                 enqueue(&queue, change.key.clone(), change.initial);
+            }
+            // Delivery reads statuses back if the placement wants that.
+            if let (Some(old), Some(new)) = (&change.old, &change.new)
+                && report_back::wish_of(old) != report_back::wish_of(new)
+            {
+                for binding in bindings.under(BY_PLACEMENT, &change.key) {
+                    enqueue(&deliveries, ObjectKey::of(&*binding), change.initial);
+                }
             }
         }),
         ..Default::default()
@@ -253,6 +286,13 @@ fn binding_options(queues: &Queues, observer: &Observer) -> CacheOptions<Binding
                 name: BY_CLUSTER,
                 values: |object| vec![object.spec.target_cluster.clone()],
             },
+            Index {
+                name: BY_OVERRIDE,
+                values: |object| {
+                    let named = overrides::named_by(&object.spec);
+                    named.iter().map(ObjectKey::to_string).collect()
+                },
+            },
         ],
         on_change: Arc::new(move |change: &Change<Binding>| {
             observer.binding_changed(change);
@@ -269,6 +309,9 @@ fn binding_options(queues: &Queues, observer: &Observer) -> CacheOptions<Binding
             };
             if spec_changed {
                 enqueue(&queues.bindings, change.key.clone(), change.initial);
+            }
+            for parent in overrides::dropped(change) {
+                queues.overrides.add(parent);
             }
             // A cluster that leaves waits for its last binding.
             if let (Some(old), None) = (&change.old, &change.new) {
@@ -296,13 +339,25 @@ fn cluster_options(
                     enqueue(&queues.bindings, ObjectKey::of(&*binding), change.initial);
                 }
             }
-            if scheduling_differs(old, new) {
-                for placement in placements.list() {
-                    enqueue(
-                        &queues.placements,
-                        ObjectKey::of(&*placement),
-                        change.initial,
-                    );
+            // What overrides do there depends on the labels.
+            if old.map(ResourceExt::labels) != new.map(ResourceExt::labels) {
+                let overridden = bindings.by_index(BY_CLUSTER, &change.key.name);
+                for binding in overridden
+                    .iter()
+                    .filter(|b| !overrides::named_by(&b.spec).is_empty())
+                {
+                    enqueue(&queues.bindings, ObjectKey::of(&**binding), change.initial);
+                }
+            }
+            let matters = Matters::of(old, new);
+            if matters.to_none() {
+                return;
+            }
+            for placement in placements.list() {
+                let key = ObjectKey::of(&*placement);
+                let is_namespaced = !key.namespace.is_empty();
+                if matters.to(placement.spec.policy.as_ref(), is_namespaced) {
+                    enqueue(&queues.placements, key, change.initial);
                 }
             }
         }),
@@ -316,37 +371,6 @@ fn delivery_differs(old: Option<&MemberCluster>, new: Option<&MemberCluster>) ->
     };
     old.annotations() != new.annotations()
         || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
-}
-
-/// Whether a change of a cluster can change where anything goes. Heartbeats and the time of an
-/// observation can't.
-fn scheduling_differs(old: Option<&MemberCluster>, new: Option<&MemberCluster>) -> bool {
-    let (Some(old), Some(new)) = (old, new) else {
-        return true;
-    };
-    let facts = |cluster: &MemberCluster| {
-        let status = cluster.status.clone().unwrap_or_default();
-        let properties: Vec<(String, String)> = status
-            .properties
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(name, property)| (name, property.value))
-            .collect();
-        let usage = status
-            .resource_usage
-            .map(|usage| (usage.capacity, usage.allocatable, usage.available));
-        let agents: Vec<_> = status
-            .agent_status
-            .unwrap_or_default()
-            .into_iter()
-            .map(|a| (a.type_, a.conditions))
-            .collect();
-        (properties, usage, agents)
-    };
-    old.labels() != new.labels()
-        || old.spec.taints != new.spec.taints
-        || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
-        || facts(old) != facts(new)
 }
 
 fn secret_options(queues: &Queues) -> CacheOptions<Secret> {

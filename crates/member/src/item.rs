@@ -138,12 +138,19 @@ impl Item<'_> {
         let live = self.live.as_deref();
         ManifestOutcome {
             id: self.id().clone(),
+            envelope: self.manifest.envelope.clone(),
             problem: self.problem.clone(),
             available: live
                 .filter(|_| self.problem.is_none())
                 .map(|live| assess(self.id(), live)),
             generation: live.and_then(|live| live.metadata.generation).unwrap_or(0),
+            live: None,
         }
+    }
+
+    /// The object as it is on the member, once applied.
+    pub fn applied_object(&self) -> Option<Arc<DynamicObject>> {
+        self.live.clone().filter(|_| self.problem.is_none())
     }
 }
 
@@ -176,6 +183,7 @@ mod tests {
             work_namespace: "n".into(),
             digest: Digest::of_bytes(b""),
             strategy: ApplyStrategy::default(),
+            mirror: false,
             manifests: [
                 object("v1", "a"),
                 object("v1", "b"),
@@ -213,6 +221,7 @@ mod tests {
             work_namespace: "n".into(),
             digest: Digest::of_bytes(b""),
             strategy: ApplyStrategy::default(),
+            mirror: false,
             manifests: [role("windlass-hub"), role("web")].into(),
         };
         let items = items(&desired);

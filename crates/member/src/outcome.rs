@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_api::placement::ApplyStrategy;
+use kube::core::DynamicObject;
+use windlass_api::placement::{ApplyStrategy, EnvelopeIdentifier};
 use windlass_cluster::ApiError;
 use windlass_status::digest::Digest;
 
@@ -23,6 +24,8 @@ pub struct Desired {
     pub digest: Digest,
     /// How to apply.
     pub strategy: ApplyStrategy,
+    /// Whether the outcome is to hold the objects, whose every change of status then is told.
+    pub mirror: bool,
     /// The manifests.
     pub manifests: Arc<[Arc<Manifest>]>,
 }
@@ -48,12 +51,16 @@ pub struct Outcome {
 pub struct ManifestOutcome {
     /// Which object.
     pub id: ManifestId,
+    /// The envelope that it came in.
+    pub envelope: Option<Arc<EnvelopeIdentifier>>,
     /// Why it is not applied.
     pub problem: Option<Problem>,
     /// How available it is, once applied.
     pub available: Option<Availability>,
     /// Generation of the member's object; 0 when there is none, or it has none.
     pub generation: i64,
+    /// The member's object, once applied, if that was asked for.
+    pub live: Option<Arc<DynamicObject>>,
 }
 
 impl Outcome {

@@ -57,7 +57,7 @@ impl Parent {
         let ObjectKey { namespace, name } = &self.placement;
         labels.insert(labels::PARENT_PLACEMENT.to_owned(), name.clone());
         if !namespace.is_empty() {
-            let key = labels::PARENT_PLACEMENT_NAMESPACE.to_owned();
+            let key = labels::PARENT_NAMESPACE.to_owned();
             labels.insert(key, namespace.clone());
         }
     }
@@ -67,7 +67,7 @@ impl Parent {
 pub(crate) fn whose(work: &AppliedWork) -> Option<ObjectKey> {
     let labels = work.labels();
     let name = labels.get(labels::PARENT_PLACEMENT)?;
-    let namespace = labels.get(labels::PARENT_PLACEMENT_NAMESPACE);
+    let namespace = labels.get(labels::PARENT_NAMESPACE);
     Some(ObjectKey::namespaced(
         namespace.map(String::as_str).unwrap_or_default(),
         name,
@@ -115,7 +115,7 @@ mod tests {
         let of_cluster = |rival| parent(ObjectKey::cluster("web.shop"), Some(rival));
         let of_namespace = |rival| parent(ObjectKey::namespaced("web", "shop"), Some(rival));
         let name = labels::PARENT_PLACEMENT;
-        let namespace = labels::PARENT_PLACEMENT_NAMESPACE;
+        let namespace = labels::PARENT_NAMESPACE;
         for (what, work, cluster, namespaced) in [
             ("the cluster's", work(&[(name, "web.shop")]), true, false),
             (

@@ -31,6 +31,8 @@ const WAIT: Duration = Duration::from_secs(2);
 pub enum RemovalMode {
     /// The placement is gone or has left the cluster: what we made is deleted, what we adopted released.
     Placement,
+    /// The placement is gone, and its deleteStrategy says Abandon: everything stays, unowned.
+    Abandon,
     /// The cluster leaves the fleet: everything stays, unowned.
     Leave,
     /// The cluster leaves the fleet, and what was placed goes, as with [`Self::Placement`].
@@ -81,6 +83,7 @@ impl Member {
         }
         drop(held);
         if matches!(result, Ok(Removal::Done)) {
+            self.watches.mirror(work, false);
             self.watches.claim(work, &[]).await;
             self.memory.end(work);
             self.end_turns(work);
@@ -101,7 +104,7 @@ impl Member {
         if whose(&work).is_some_and(|owner| owner != *placement) {
             return Ok(Removal::Done);
         }
-        let keep = mode == RemovalMode::Leave;
+        let keep = matches!(mode, RemovalMode::Abandon | RemovalMode::Leave);
         if let Some(message) = belongs_to_another(&work, &member_namespace(&self.cluster)) {
             // Leaving takes nothing away, and nothing there is this cluster's to release.
             return if keep {

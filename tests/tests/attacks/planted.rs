@@ -26,16 +26,42 @@ pub fn snapshots_carry_nothing_outside(fleet: &Fleet) {
         "apiGroup": "rbac.authorization.k8s.io" }] });
     let rbac = "rbac.authorization.k8s.io/v1";
     let rows = [
-        ("v1", "ConfigMap", "kube-system", "is not in namespace shop"),
-        ("v1", "ConfigMap", "", "is not in namespace shop"),
-        ("v1", "Namespace", "", "is not in namespace shop"),
-        ("v1", "Namespace", "shop", "is not in namespace shop"),
-        (rbac, "ClusterRoleBinding", "", "is not in namespace shop"),
-        (rbac, "ClusterRoleBinding", "shop", "gives rights"),
-        (rbac, "RoleBinding", "shop", "gives rights"),
+        (
+            "v1",
+            "ConfigMap",
+            "kube-system",
+            "its own namespace, shop, only",
+        ),
+        ("v1", "ConfigMap", "", "its own namespace, shop, only"),
+        ("v1", "Namespace", "", "its own namespace, shop, only"),
+        ("v1", "Namespace", "shop", "its own namespace, shop, only"),
+        (
+            rbac,
+            "ClusterRoleBinding",
+            "",
+            "its own namespace, shop, only",
+        ),
+        (
+            rbac,
+            "ClusterRoleBinding",
+            "shop",
+            "its own namespace, shop, only",
+        ),
+        (
+            rbac,
+            "RoleBinding",
+            "shop",
+            "unless an administrator allows it",
+        ),
         (
             "scheduling.k8s.io/v1",
             "PriorityClass",
+            "shop",
+            "its own namespace, shop, only",
+        ),
+        (
+            "placement.kubernetes-fleet.io/v1beta1",
+            "AppliedWork",
             "shop",
             "is cluster-scoped",
         ),

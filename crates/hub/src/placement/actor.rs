@@ -20,11 +20,13 @@ use windlass_status::conditions::NewCondition;
 
 use super::accessible::trouble;
 use super::bindings::{self, BindingInputs, BindingPlan};
+use super::gathering::Gathering;
 use super::policy::{self, PolicyInputs};
 use super::report::{notes, verdict};
 use super::snapshots::{self, Groups, LatestSnapshot, SnapshotInputs};
 use crate::contents::{Contents, identifier};
 use crate::members::Members;
+use crate::overrides::resolve::Resolved;
 use crate::scoped::api_in;
 use crate::select::rules::ApiFilter;
 use crate::select::{Resources, SelectError, Selection};
@@ -35,11 +37,6 @@ use crate::world::{BY_PLACEMENT, World};
 const PARALLEL: usize = 16;
 /// Snapshots kept when the placement does not say.
 const DEFAULT_HISTORY: i32 = 10;
-/// Longest time for which a stream of changes is gathered into one snapshot.
-const LONGEST_GATHERING: Duration = Duration::from_secs(10);
-/// First wait between two snapshots of one placement.
-const SHORTEST_GATHERING: Duration = Duration::from_millis(200);
-
 /// How soon what the API server has refused is tried again, at least; a change is tried at once.
 const REFUSED_AGAIN: Duration = Duration::from_secs(30);
 
@@ -48,8 +45,8 @@ const REFUSED_AGAIN: Duration = Duration::from_secs(30);
 pub(super) struct Memory {
     /// When the next status may be written.
     pub(super) status_from: Option<Instant>,
-    /// When the last snapshot was made, and how long the next one waits.
-    snapshot: Option<(Instant, Duration)>,
+    /// How snapshots are spaced.
+    gathering: Option<Gathering>,
 }
 
 /// Works on placements. Clones share everything.
@@ -73,6 +70,7 @@ pub(super) struct Decided {
     pub(super) policy_snapshot: Arc<PolicySnapshot>,
     pub(super) groups: Groups,
     pub(super) latest: LatestSnapshot,
+    pub(super) overrides: Resolved,
     pub(super) resources: Vec<ResourceIdentifier>,
     pub(super) held: BTreeSet<String>,
     pub(super) unreachable: BTreeSet<String>,
@@ -133,7 +131,11 @@ impl Actor {
         }
         let selection = match self
             .resources
-            .select(key, &placement.spec.resource_selectors)
+            .select(
+                key,
+                &placement.spec.resource_selectors,
+                selected_before(&placement),
+            )
             .await
         {
             Ok(selection) => selection,
@@ -214,16 +216,25 @@ impl Actor {
                 .unwrap_or(DEFAULT_HISTORY),
         )
         .unwrap_or(1);
-        let (latest, wait) = match self.snapshot(placement, selection, limit).await? {
-            Snapshotted::Latest(latest) => (latest, None),
-            Snapshotted::Later(wait, latest) => (latest, Some(wait)),
+        let (latest, wait, refused) = match self.snapshot(placement, selection, limit).await? {
+            Snapshotted::Latest(latest) => (latest, None, None),
+            Snapshotted::Later(wait, latest) => (latest, Some(wait), None),
+            Snapshotted::Refused(why, latest) => (latest, Some(REFUSED_AGAIN), Some(why)),
         };
         let now = clock::now();
         let groups = self.world.groups_of(&key);
         let unreachable = self.members.unreachable();
         let policy = self.policy(placement, limit).await?;
-        let (plan, schedule) =
-            self.bindings(placement, &policy, &latest, &groups, &unreachable, now);
+        let overrides = self
+            .overrides(&key, selection, wait.map(|_| latest.name.as_str()))
+            .await?;
+        let facts = Facts {
+            latest: &latest,
+            groups: &groups,
+            unreachable: &unreachable,
+            overrides: &overrides,
+        };
+        let (plan, schedule) = self.bindings(placement, &policy, &facts, now);
         let policy = self.decisions(placement, policy, &schedule, now).await?;
         // One that is refused does not keep the status of the others from being written.
         let written = self.write_bindings(&plan).await;
@@ -240,17 +251,16 @@ impl Actor {
                 .map(|content| content.identifiers())
                 .unwrap_or_default(),
         };
+        let bindings = self.world.bindings_of(&key);
+        let mut notes = notes(selection, placement, &bindings, &written);
+        notes.extend(refused.map(|why| format!("{} stays in place: {why}", latest.name)));
         let decided = Decided {
             schedule,
-            notes: notes(
-                selection,
-                placement,
-                &self.world.bindings_of(&key),
-                &written,
-            ),
+            notes,
             policy_snapshot: policy,
             groups,
             latest,
+            overrides,
             resources,
             held: plan.held,
             unreachable,
@@ -270,12 +280,12 @@ impl Actor {
         Ok(timers
             .chain(wait)
             .chain(hold)
+            .chain(selection.again)
             .min()
             .map_or(Next::Event, Next::After))
     }
 
-    /// Makes the selection the latest snapshot, at once when changes are rare; a stream of changes is
-    /// gathered, longer and longer, and its last state always gets a snapshot.
+    /// Makes the selection the latest snapshot, at once when changes are rare (see [`Gathering`]).
     async fn snapshot(
         &self,
         placement: &Placement,
@@ -302,31 +312,30 @@ impl Actor {
         });
         if !plan.create.is_empty()
             && let Some(wait) = self.gathering(&key)
-            && let Some((index, group)) = groups.latest()
+            && let Some(latest) = latest_of(&groups)
         {
-            let hash = group.hash().unwrap_or_default().to_owned();
-            let latest = LatestSnapshot {
-                name: group.name().unwrap_or_default(),
-                index,
-                hash,
-            };
             return Ok(Snapshotted::Later(wait, latest));
         }
-        self.write_snapshots(&plan).await?;
-        Ok(Snapshotted::Latest(plan.latest))
+        match (self.write_snapshots(&plan).await, latest_of(&groups)) {
+            (Err(ApiError::Rejected(why)), Some(latest)) => Ok(Snapshotted::Refused(why, latest)),
+            (written, _) => written.map(|()| Snapshotted::Latest(plan.latest)),
+        }
     }
 
     /// How long a new snapshot has to wait; none when it may be made now, which is noted.
     fn gathering(&self, placement: &ObjectKey) -> Option<Duration> {
         let now = clock::monotonic();
         let mut memory = self.memory.entry(placement.clone()).or_default();
-        let pause = match memory.snapshot {
-            Some((last, pause)) if last + pause > now => return Some(last + pause - now),
-            // A change soon after the pause is part of a stream; later ones stand alone.
-            Some((last, pause)) if last + pause * 4 > now => (pause * 2).min(LONGEST_GATHERING),
-            _ => SHORTEST_GATHERING,
+        let next = match memory.gathering {
+            None => Gathering::begin(now),
+            Some(gathering) => {
+                if let Some(wait) = gathering.wait(now) {
+                    return Some(wait);
+                }
+                gathering.next(now)
+            }
         };
-        memory.snapshot = Some((now, pause));
+        memory.gathering = Some(next);
         None
     }
 
@@ -399,9 +408,7 @@ impl Actor {
         &self,
         placement: &Placement,
         policy: &PolicySnapshot,
-        latest: &LatestSnapshot,
-        groups: &Groups,
-        unreachable: &BTreeSet<String>,
+        facts: &Facts<'_>,
         now: jiff::Timestamp,
     ) -> (BindingPlan, Schedule) {
         let key = ObjectKey::of(placement);
@@ -445,11 +452,12 @@ impl Actor {
                 strategy: placement.spec.strategy.as_ref(),
                 selected: &schedule.selected,
                 members: &members,
-                unreachable,
+                unreachable: facts.unreachable,
                 policy_snapshot: &policy_snapshot,
-                latest,
-                groups,
+                latest: facts.latest,
+                groups: facts.groups,
                 existing: &existing,
+                overrides: facts.overrides,
             },
             now,
         );
@@ -524,16 +532,45 @@ impl Actor {
     }
 }
 
+/// What decides on bindings beside the schedule.
+struct Facts<'a> {
+    latest: &'a LatestSnapshot,
+    groups: &'a Groups,
+    unreachable: &'a BTreeSet<String>,
+    overrides: &'a Resolved,
+}
+
 enum Snapshotted {
     Latest(LatestSnapshot),
     /// The selection has changed, but its snapshot waits; until then the old one is the latest.
     Later(Duration, LatestSnapshot),
+    /// The API server refuses the selection, and why; the old one stays the latest, and the policy counts.
+    Refused(String, LatestSnapshot),
 }
 
 enum Write<'a> {
     Create(&'a windlass_api::scoped::Binding),
     Replace(&'a windlass_api::scoped::Binding),
     Delete(&'a windlass_api::scoped::Binding),
+}
+
+/// The latest snapshot that there is.
+fn latest_of(groups: &Groups) -> Option<LatestSnapshot> {
+    let (index, group) = groups.latest()?;
+    Some(LatestSnapshot {
+        name: group.name()?,
+        index,
+        hash: group.hash().unwrap_or_default().to_owned(),
+    })
+}
+
+/// What the status says is selected.
+fn selected_before(placement: &Placement) -> &[ResourceIdentifier] {
+    placement
+        .status
+        .as_ref()
+        .and_then(|status| status.selected_resources.as_deref())
+        .unwrap_or_default()
 }
 
 fn until(at: jiff::Timestamp, now: jiff::Timestamp) -> Duration {

@@ -8,6 +8,8 @@ pub mod accessible;
 pub mod actor;
 pub mod bindings;
 pub mod deletion;
+pub mod gathering;
+mod overrides;
 pub mod policy;
 mod report;
 pub mod snapshots;

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use windlass_cluster::ObjectKey;
+use windlass_render::Confinement;
 
 use super::super::SelectError;
-use super::super::confine::Confinement;
 use super::super::rules::ApiFilter;
 use super::{Fixture, KINDS, labelled, term};
 
@@ -112,7 +112,7 @@ async fn what_a_namespaced_placement_may_select() {
         (
             "Roles",
             json!([term("Role", &json!({}))]),
-            Err("gives rights"),
+            Err("unless an administrator allows it"),
         ),
         (
             "the same object twice",
@@ -123,7 +123,7 @@ async fn what_a_namespaced_placement_may_select() {
             Err("is selected both by"),
         ),
     ] {
-        let result = f.select_for(&placement, &selectors).await;
+        let result = f.select_for(&placement, &selectors, &json!([])).await;
         match (result, expected) {
             (Ok(selection), Ok(names)) => {
                 let ids = selection
@@ -140,7 +140,11 @@ async fn what_a_namespaced_placement_may_select() {
     }
     let reserved = ObjectKey::namespaced("kube-system", "p");
     let result = f
-        .select_for(&reserved, &json!([term("ConfigMap", &json!({}))]))
+        .select_for(
+            &reserved,
+            &json!([term("ConfigMap", &json!({}))]),
+            &json!([]),
+        )
         .await;
     assert!(matches!(result, Err(SelectError::User(message)) if message.contains("is reserved")));
 }
@@ -153,7 +157,9 @@ async fn changes_elsewhere_wake_nobody() {
         ObjectKey::namespaced("web", "p"),
         ObjectKey::namespaced("api", "p"),
     ] {
-        f.select_for(&placement, &selectors).await.unwrap();
+        f.select_for(&placement, &selectors, &json!([]))
+            .await
+            .unwrap();
     }
     f.woken().await;
     f.put_with(
@@ -210,7 +216,7 @@ fn nothing_outside_is_ever_selected() {
         let mut runner = proptest::test_runner::TestRunner::new(config);
         let result = runner.run(&any, |(namespace, selectors)| {
             let placement = ObjectKey::namespaced(namespace, "p");
-            let result = runtime.block_on(f.select_for(&placement, &json!(selectors)));
+            let result = runtime.block_on(f.select_for(&placement, &json!(selectors), &json!([])));
             for manifest in result.iter().flat_map(|selection| &selection.manifests) {
                 let id = &manifest.id;
                 prop_assert_eq!(id.namespace.as_deref(), Some(namespace), "{}", id);
@@ -228,7 +234,7 @@ fn nothing_outside_is_ever_selected() {
         let own = json!([term("ConfigMap", &json!({}))]);
         let placement = ObjectKey::namespaced("web", "p");
         let selected = runtime
-            .block_on(f.select_for(&placement, &own))
+            .block_on(f.select_for(&placement, &own, &json!([])))
             .unwrap()
             .manifests
             .len();

@@ -1,0 +1,67 @@
+//! How far a placement may reach. What a namespaced placement carries is written by people who have rights
+//! in one namespace of the hub, and is applied with the hub's rights on members.
+
+use serde_json::Value;
+
+use crate::confine::Confinement;
+use crate::error::RenderError;
+use crate::object::ObjectId;
+use crate::overrides::Override;
+use crate::{Part, View};
+
+/// What a placement may touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope<'a> {
+    /// Everything.
+    Cluster,
+    /// Objects in this namespace.
+    Namespace(&'a str),
+}
+
+/// What the placement carries and must not.
+pub fn check(view: &View<'_>, parts: &[Part<'_>]) -> Vec<RenderError> {
+    let Scope::Namespace(own) = view.scope else {
+        return Vec::new();
+    };
+    let refused = parts.iter().filter_map(|part| {
+        let id = ObjectId::of(part.object);
+        let why = view.confinement.object(own, part.object).err()?.to_string();
+        Some(RenderError {
+            cluster: view.cluster.name.to_owned(),
+            object: Some(id.to_string()),
+            envelope: part.envelope.cloned(),
+            by: None,
+            rule: None,
+            path: None,
+            why,
+        })
+    });
+    refused.collect()
+}
+
+/// Holds what an override of somebody who is no administrator must leave as it is.
+pub struct PatchGuard<'a> {
+    before: Option<(&'a Confinement, Value)>,
+}
+
+impl<'a> PatchGuard<'a> {
+    /// Looks at the object before a patch.
+    pub fn before(view: &View<'a>, source: &Override<'_>, object: &Value) -> Self {
+        let free = view.scope == Scope::Cluster || source.is_administrators();
+        Self {
+            before: (!free).then(|| (view.confinement, object.clone())),
+        }
+    }
+
+    /// Looks at it afterwards.
+    ///
+    /// # Errors
+    /// When something changed that must not.
+    pub fn after(self, object: &Value) -> Result<(), String> {
+        let Some((confinement, before)) = self.before else {
+            return Ok(());
+        };
+        let change = confinement.change(&before, object);
+        change.map_err(|refusal| refusal.to_string())
+    }
+}
