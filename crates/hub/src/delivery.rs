@@ -19,7 +19,7 @@ use windlass_api::{Condition, labels, names};
 use windlass_cluster::{ApiError, ObjectKey, Writer, clock};
 use windlass_member::manifest::Manifest;
 use windlass_member::{Desired, Outcome, Removal, RemovalMode, report};
-use windlass_render::Privileged;
+use windlass_render::Privileges;
 use windlass_status::conditions::NewCondition;
 use windlass_status::digest::{BindingInputs, Digest, binding_digest};
 
@@ -157,7 +157,13 @@ impl Delivery {
         let labels = known.as_deref().map_or(&none, ResourceExt::labels);
         Overridden {
             effects: effects_of(&content.placement, &versions, cluster, labels),
-            manifests: render::manifests(content, &versions, cluster, labels, Privileged::Refused),
+            manifests: render::manifests(
+                content,
+                &versions,
+                cluster,
+                labels,
+                Privileges::default(),
+            ),
         }
     }
 

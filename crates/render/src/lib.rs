@@ -26,7 +26,7 @@ pub use envelope::{Opened, OpenedPart, envelopes, open, placed};
 pub use error::RenderError;
 pub use object::ObjectId;
 pub use overrides::{Override, OverrideName, PlacementKey, effects};
-pub use scope::{Privileged, Scope};
+pub use scope::{Privileged, Privileges, Scope};
 
 /// The cluster that manifests are for.
 #[derive(Clone, Copy, Debug)]
@@ -69,8 +69,8 @@ pub struct View<'a> {
     pub overrides: &'a [Override<'a>],
     /// How far the placement may reach.
     pub scope: Scope<'a>,
-    /// Whether a namespaced placement may carry what grants rights.
-    pub privileged: Privileged,
+    /// What an administrator allows namespaced placements.
+    pub privileges: Privileges,
 }
 
 /// Works the overrides in: one entry per part, in order.

@@ -19,30 +19,64 @@ pub enum Scope<'a> {
     Namespace(&'a str),
 }
 
-/// Whether a namespaced placement may carry what grants rights: the API server of the hub checks that who
-/// writes a Role or RoleBinding has those rights himself, but not for what is in an envelope or a patch.
+/// What an administrator allows namespaced placements; by default nothing. The API server of the hub checks
+/// that who writes a Role or RoleBinding has those rights himself, but not for what is in an envelope or a
+/// patch; and what Pods may do on their node is decided where a namespace is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Privileges {
+    /// Roles and RoleBindings, and changes of who has which rights.
+    pub rights: Privileged,
+    /// Changes of what Pods may do on their node.
+    pub pod_security: Privileged,
+}
+
+impl Privileges {
+    /// Everything is allowed.
+    pub const ALL: Self = Self {
+        rights: Privileged::Allowed,
+        pod_security: Privileged::Allowed,
+    };
+}
+
+/// Whether something is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Privileged {
-    /// Roles, RoleBindings, and patches of role references, subjects and pod security are refused.
+    /// It is not.
     #[default]
     Refused,
-    /// An administrator allows them.
+    /// It is.
     Allowed,
 }
 
-/// Prefix of the labels by which a namespace says how its pods are restricted.
-const POD_SECURITY: &str = "pod-security.kubernetes.io/";
-/// Fields that say whom a binding gives rights, and which.
-const RIGHTS: [&str; 3] = ["roleRef", "subjects", "rules"];
+/// API groups whose kinds grant rights.
+const RIGHTS_GROUPS: [&str; 2] = ["rbac.authorization.k8s.io", "authorization.openshift.io"];
+/// Fields that say who has rights, and which.
+const RIGHTS: [&str; 6] = [
+    "roleRef",
+    "subjects",
+    "rules",
+    "aggregationRule",
+    "userNames",
+    "groupNames",
+];
+/// Beginnings of labels and annotations that say how Pods are restricted.
+const POD_KEYS: [&str; 3] = [
+    "pod-security.kubernetes.io/",
+    "container.apparmor.security.beta.kubernetes.io/",
+    "seccomp.security.alpha.kubernetes.io/",
+];
 /// Fields that the pod security standards look at, wherever they stand.
-const POD_FIELDS: [&str; 6] = [
+const POD_FIELDS: [&str; 7] = [
     "securityContext",
     "hostNetwork",
     "hostPID",
     "hostIPC",
     "hostUsers",
+    "hostPort",
     "hostPath",
 ];
+/// Fields whose keys are anybody's.
+const CONTENT: [&str; 3] = ["data", "binaryData", "stringData"];
 
 /// What the placement carries and must not.
 pub fn check(view: &View<'_>, parts: &[Part<'_>]) -> Vec<RenderError> {
@@ -51,7 +85,7 @@ pub fn check(view: &View<'_>, parts: &[Part<'_>]) -> Vec<RenderError> {
     };
     let refused = parts.iter().filter_map(|part| {
         let id = ObjectId::of(part.object);
-        let why = outside(&id, own, view.privileged)?;
+        let why = outside(&id, own, view.privileges)?;
         Some(RenderError {
             cluster: view.cluster.name.to_owned(),
             object: Some(id.to_string()),
@@ -65,14 +99,14 @@ pub fn check(view: &View<'_>, parts: &[Part<'_>]) -> Vec<RenderError> {
     refused.collect()
 }
 
-fn outside(id: &ObjectId<'_>, own: &str, privileged: Privileged) -> Option<String> {
+fn outside(id: &ObjectId<'_>, own: &str, privileges: Privileges) -> Option<String> {
     if id.namespace != Some(own) || is_cluster_scoped(id.group, id.kind) == Some(true) {
         return Some(format!(
             "a ResourcePlacement places objects of its own namespace, {own}, only"
         ));
     }
-    let grants = id.group == "rbac.authorization.k8s.io";
-    (grants && privileged == Privileged::Refused).then(|| {
+    let grants = RIGHTS_GROUPS.contains(&id.group);
+    (grants && privileges.rights == Privileged::Refused).then(|| {
         format!(
             "a ResourcePlacement does not place a {} unless an administrator allows it",
             id.kind
@@ -82,17 +116,24 @@ fn outside(id: &ObjectId<'_>, own: &str, privileged: Privileged) -> Option<Strin
 
 /// Holds what an override of somebody who is no administrator must leave as it is.
 pub struct PatchGuard {
-    before: Option<BTreeMap<String, Value>>,
+    rights: Option<Settings>,
+    pod_security: Option<Settings>,
 }
+
+/// Values by their place in the object. Positions in lists are left out, so that another container beside
+/// one changes nothing of it; what stands in a list several times is sorted.
+type Settings = BTreeMap<String, Vec<String>>;
 
 impl PatchGuard {
     /// Looks at the object before a patch.
     pub fn before(view: &View<'_>, source: &Override<'_>, object: &Value) -> Self {
-        let free = view.scope == Scope::Cluster
-            || view.privileged == Privileged::Allowed
-            || source.is_administrators();
+        let free = view.scope == Scope::Cluster || source.is_administrators();
+        let held = |privileged, look: fn(&Value) -> Settings| {
+            (!free && privileged == Privileged::Refused).then(|| look(object))
+        };
         Self {
-            before: (!free).then(|| privileged(object)),
+            rights: held(view.privileges.rights, rights),
+            pod_security: held(view.privileges.pod_security, pod_security),
         }
     }
 
@@ -101,59 +142,64 @@ impl PatchGuard {
     /// # Errors
     /// When something changed that must not.
     pub fn after(self, object: &Value) -> Result<(), String> {
-        let Some(before) = self.before else {
-            return Ok(());
-        };
-        let after = privileged(object);
-        let keys = before.keys().chain(after.keys());
-        let changed = keys.filter(|key| before.get(*key) != after.get(*key)).min();
-        changed.map_or(Ok(()), |at| {
-            Err(format!(
-                "it changes {at}, and a ResourceOverride does not change rights or pod security in a ResourcePlacement unless an administrator allows it"
-            ))
-        })
+        let all = [
+            (self.rights, rights as fn(&Value) -> Settings),
+            (self.pod_security, pod_security),
+        ];
+        for (before, look) in all {
+            let Some(before) = before else { continue };
+            let after = look(object);
+            let keys = before.keys().chain(after.keys());
+            if let Some(at) = keys.filter(|key| before.get(*key) != after.get(*key)).min() {
+                return Err(format!(
+                    "it changes {at}, and a ResourceOverride does not change rights or pod security in a ResourcePlacement unless an administrator allows it"
+                ));
+            }
+        }
+        Ok(())
     }
 }
 
-/// What grants rights or lifts restrictions in an object, by its place in it.
-fn privileged(object: &Value) -> BTreeMap<String, Value> {
-    let mut found = BTreeMap::new();
-    for field in RIGHTS {
-        // Other kinds have rules, too.
-        let is_rbac = ObjectId::of(object).group == "rbac.authorization.k8s.io";
-        if let Some(value) = object.get(field).filter(|_| is_rbac || field != "rules") {
-            found.insert(format!("/{field}"), value.clone());
-        }
+fn rights(object: &Value) -> Settings {
+    // Other kinds have rules and the like, too; whom a binding binds to what is looked at in any.
+    let fields = if RIGHTS_GROUPS.contains(&ObjectId::of(object).group) {
+        &RIGHTS[..]
+    } else {
+        &RIGHTS[..2]
+    };
+    fields
+        .iter()
+        .filter_map(|field| Some((format!("/{field}"), vec![object.get(field)?.to_string()])))
+        .collect()
+}
+
+fn pod_security(object: &Value) -> Settings {
+    let mut found = Settings::new();
+    collect(object, "", &mut found);
+    for values in found.values_mut() {
+        values.sort();
     }
-    let labels = object
-        .pointer("/metadata/labels")
-        .and_then(Value::as_object);
-    for (key, value) in labels.into_iter().flatten() {
-        if key.starts_with(POD_SECURITY) {
-            found.insert(format!("/metadata/labels/{key}"), value.clone());
-        }
-    }
-    pod_fields(object, "", &mut found);
     found
 }
 
-fn pod_fields(value: &Value, at: &str, found: &mut BTreeMap<String, Value>) {
+fn collect(value: &Value, at: &str, found: &mut Settings) {
     match value {
         Value::Object(fields) => {
             for (key, field) in fields {
+                if at.is_empty() && CONTENT.contains(&key.as_str()) {
+                    continue;
+                }
                 let at = format!("{at}/{key}");
-                if POD_FIELDS.contains(&key.as_str()) {
-                    found.insert(at, field.clone());
+                let counts = POD_FIELDS.contains(&key.as_str())
+                    || POD_KEYS.iter().any(|start| key.starts_with(start));
+                if counts {
+                    found.entry(at).or_default().push(field.to_string());
                 } else {
-                    pod_fields(field, &at, found);
+                    collect(field, &at, found);
                 }
             }
         }
-        Value::Array(items) => {
-            for (index, item) in items.iter().enumerate() {
-                pod_fields(item, &format!("{at}/{index}"), found);
-            }
-        }
+        Value::Array(items) => items.iter().for_each(|item| collect(item, at, found)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

@@ -12,7 +12,7 @@ use common::*;
 use serde_json::{Value, json};
 use windlass_api::placement::EnvelopeType;
 use windlass_render::{
-    Cluster, Part, PlacementKey, Privileged, Rendered, Scope, View, open, render,
+    Cluster, Part, PlacementKey, Privileged, Privileges, Rendered, Scope, View, open, render,
 };
 
 fn envelope(namespace: Option<&str>, data: Value) -> Value {
@@ -239,7 +239,7 @@ fn overrides_reach_into_envelopes_and_not_at_them() {
             cluster,
             overrides: &overrides,
             scope: Scope::Cluster,
-            privileged: Privileged::Refused,
+            privileges: Privileges::default(),
         };
         render(&view, &parts)
     };
@@ -313,10 +313,8 @@ fn attacks_with_objects() {
         (manifest("example.com/v1", "Thing", None, "a"), false, false),
     ];
     for (object, refused, allowed) in rows {
-        for (privileged, expected) in [
-            (Privileged::Refused, refused),
-            (Privileged::Allowed, allowed),
-        ] {
+        for (privileged, expected) in [(Privileges::default(), refused), (Privileges::ALL, allowed)]
+        {
             let result = render_in(TEAM, Scope::Namespace("app"), privileged, &object, &[]);
             assert_eq!(result.is_ok(), expected, "{privileged:?} {object}");
             assert!(render_in(WEB, Scope::Cluster, privileged, &object, &[]).is_ok());
@@ -420,7 +418,7 @@ fn attacks_with_patches() {
         let with = |source, privileged| {
             render_in(TEAM, Scope::Namespace("app"), privileged, &pod, &[source])
         };
-        let result = with(ro("o", target(), rules()), Privileged::Refused);
+        let result = with(ro("o", target(), rules()), Privileges::default());
         assert_eq!(result.is_ok(), harmless, "{patch}");
         if let Err(errors) = result {
             let text = errors[0].to_string();
@@ -428,20 +426,49 @@ fn attacks_with_patches() {
             assert_eq!(errors[0].path.as_deref(), patch["path"].as_str());
         }
         assert!(
-            with(ro("o", target(), rules()), Privileged::Allowed).is_ok(),
+            with(ro("o", target(), rules()), Privileges::ALL).is_ok(),
             "{patch}"
         );
         assert!(
-            with(cro("o", namespace(), rules()), Privileged::Refused).is_ok(),
+            with(cro("o", namespace(), rules()), Privileges::default()).is_ok(),
             "{patch}"
         );
         let whole = render_in(
             WEB,
             Scope::Cluster,
-            Privileged::Refused,
+            Privileges::default(),
             &pod,
             &[ro("o", target(), rules())],
         );
         assert!(whole.is_ok(), "{patch}");
+    }
+}
+
+#[test]
+fn each_privilege_is_allowed_for_itself() {
+    let role = manifest(RBAC, "Role", Some("app"), "web");
+    let pod = manifest("apps/v1", "Deployment", Some("app"), "web");
+    let patch = |kind: &str, group: &str, path: &str| {
+        let rules = json!([everywhere(json!([set(path, json!([]))]))]);
+        ro("o", selector(group, kind, "web"), rules)
+    };
+    let rights = || patch("Role", RBAC, "/rules");
+    let host = || patch("Deployment", "apps/v1", "/hostPID");
+    let only = |rights, pod_security| Privileges {
+        rights,
+        pod_security,
+    };
+    use Privileged::{Allowed, Refused};
+    for (privileges, of_role, of_pod) in [
+        (only(Refused, Refused), false, false),
+        (only(Allowed, Refused), true, false),
+        (only(Refused, Allowed), false, true),
+        (only(Allowed, Allowed), true, true),
+    ] {
+        let with = |object, source| {
+            render_in(TEAM, Scope::Namespace("app"), privileges, object, &[source]).is_ok()
+        };
+        assert_eq!(with(&role, rights()), of_role, "{privileges:?}");
+        assert_eq!(with(&pod, host()), of_pod, "{privileges:?}");
     }
 }

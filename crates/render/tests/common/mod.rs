@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use windlass_api::overrides::{ClusterResourceOverrideSpec, ResourceOverrideSpec};
 use windlass_render::{
-    Cluster, Override, Part, PlacementKey, Privileged, RenderError, Rendered, Scope, View, render,
+    Cluster, Override, Part, PlacementKey, Privileges, RenderError, Rendered, Scope, View, render,
 };
 
 pub const WEB: PlacementKey<'_> = PlacementKey {
@@ -94,13 +94,13 @@ pub fn labels() -> BTreeMap<String, String> {
 
 /// Renders one object for cluster `east`, with env=prod and zone=z1.
 pub fn render_one(object: &Value, sources: &[Source]) -> Result<Rendered, Vec<RenderError>> {
-    render_in(WEB, Scope::Cluster, Privileged::Refused, object, sources)
+    render_in(WEB, Scope::Cluster, Privileges::default(), object, sources)
 }
 
 pub fn render_in(
     placement: PlacementKey<'_>,
     scope: Scope<'_>,
-    privileged: Privileged,
+    privileges: Privileges,
     object: &Value,
     sources: &[Source],
 ) -> Result<Rendered, Vec<RenderError>> {
@@ -114,7 +114,7 @@ pub fn render_in(
         },
         overrides: &overrides,
         scope,
-        privileged,
+        privileges,
     };
     let parts = [Part {
         object,
