@@ -101,6 +101,7 @@ fn clusters_differ_as_they_are_told_to() {
     an_override_that_goes_ends_clean(&fleet);
     envelopes_travel_and_take_no_effect_on_the_hub(&fleet);
     bad_envelopes_are_told(&fleet);
+    at_rest_nothing_is_written(&mut fleet);
 }
 
 fn labels_and_variables(fleet: &Fleet) {
@@ -653,4 +654,47 @@ data:
     });
     // What was in the envelope and is not any more has gone.
     assert!(data(fleet, "member-1", "wrapped", "a").is_empty());
+}
+
+fn at_rest_nothing_is_written(fleet: &mut Fleet) {
+    // Heartbeats go on.
+    let counts = |line: &str| !line.contains("memberclusters");
+    drop(fleet.settled(counts));
+    fleet.kill_hub();
+    fleet.start_hub();
+    let after_restart = fleet.settled(counts);
+    assert!(after_restart.is_empty(), "{after_restart:?}");
+    // A new version that concerns member-1 only: its snapshot, the old one's label, a name on each binding
+    // and its status, the placement's, and what member-1 gets.
+    let version = |value: &str| {
+        let (test, prod) = (
+            patch("add", "/data/b", value),
+            patch("add", "/data/b", "two"),
+        );
+        on_config("three", "o", &[("test", &test), ("prod", &prod)])
+    };
+    let on = |member: &str| fleet.get(member, "cm c -n three", "{.metadata.resourceVersion}");
+    let before = (on("member-1"), on("member-2"), on("member-3"));
+    fleet.apply("hub", &version("uno"));
+    eventually("it arrives", || {
+        data(fleet, "member-1", "three", "b") == "uno" && is_available(fleet, "three")
+    });
+    drop(fleet.settled(counts));
+    let after = (on("member-1"), on("member-2"), on("member-3"));
+    assert_ne!(before.0, after.0);
+    assert_eq!(
+        (before.1, before.2),
+        (after.1, after.2),
+        "nothing is sent elsewhere"
+    );
+    let latest = fleet.get(
+        "hub",
+        "resourceoverridesnapshots -n three -l kubernetes-fleet.io/is-latest-snapshot=true",
+        "{.items[*].metadata.name}",
+    );
+    assert_eq!(latest, "o-2");
+    let named = "{.status.placementStatuses[*].applicableResourceOverrides[*].name}";
+    eventually("all bindings name it", || {
+        fleet.get("hub", "crp three", named) == "o-2 o-2 o-2"
+    });
 }

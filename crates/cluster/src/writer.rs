@@ -205,6 +205,22 @@ impl Writer {
             .await
     }
 
+    /// Replaces the status of an object as it was read.
+    ///
+    /// # Errors
+    /// See [`ApiError`]; `Conflict` when it has changed since, `NotFound` also when the kind has no status
+    /// that is written by itself.
+    pub async fn replace_status_dyn(
+        &self,
+        kind: &ApiResource,
+        object: &DynamicObject,
+    ) -> Result<DynamicObject, ApiError> {
+        let url =
+            url::object::<DynamicObject>(kind, object.namespace().as_deref(), &object.name_any())?;
+        let body = typed(object, &kind.api_version, &kind.kind)?;
+        self.put(&url, "/status", &body).await
+    }
+
     /// Server-side apply: what is sent becomes ours, what we no longer send goes.
     ///
     /// # Errors

@@ -82,6 +82,7 @@ impl Member {
         }
         drop(held);
         if matches!(result, Ok(Removal::Done)) {
+            self.watches.mirror(work, false);
             self.watches.claim(work, &[]).await;
             self.memory.end(work);
             self.end_turns(work);

@@ -90,7 +90,8 @@ impl Members {
         if self.is_lost(cluster, trouble.is_some()) {
             // Said first: delivery lets go of a binding only then, and later there is less to name.
             if !self.has_given_up(&name) {
-                self.give_up(cluster, bindings).await?;
+                self.give_up(cluster, "Leaving without the cluster", bindings)
+                    .await?;
             }
             for binding in bindings {
                 self.world.queues.bindings.add(ObjectKey::of(&**binding));
@@ -118,9 +119,10 @@ impl Members {
 
     /// Says what is left behind: in the cluster's condition, for those who watch it go, in an event, and, one
     /// line for each AppliedWork, in the log.
-    async fn give_up(
+    pub(super) async fn give_up(
         &self,
         cluster: &MemberCluster,
+        how: &str,
         bindings: &[Arc<Binding>],
     ) -> Result<(), ApiError> {
         let left: Vec<LeftBehind> = bindings
@@ -136,7 +138,10 @@ impl Members {
             })
             .collect();
         let list = left_behind::list(&left);
-        let message = format!("Leaving without the cluster; left behind on it: {list}");
+        let message = match list.as_str() {
+            "" => format!("{how}; nothing was placed on it"),
+            list => format!("{how}; left behind on it: {list}"),
+        };
         self.say(cluster, Leaving::LeftBehind, &message).await?;
         for left in left {
             tracing::warn!("left behind on the cluster: {left}");
@@ -233,12 +238,16 @@ impl Members {
 
     /// Whether a leaving cluster need not be waited for any more.
     fn is_lost(&self, cluster: &MemberCluster, is_silent: bool) -> bool {
-        if is_silent && cluster.annotations().contains_key(labels::FORCE_LEAVE) {
-            return true;
-        }
         let no_way =
             self.world.secrets.is_synced() && self.secret_of(&cluster.name_any()).is_none();
-        no_way || waited(cluster) >= self.policy.force_delete_wait
+        no_way || self.is_over(cluster, is_silent)
+    }
+
+    /// Whether a leaving cluster was waited for for long enough; one that is silent not at all, if somebody
+    /// has said so.
+    pub(super) fn is_over(&self, cluster: &MemberCluster, is_silent: bool) -> bool {
+        is_silent && cluster.annotations().contains_key(labels::FORCE_LEAVE)
+            || waited(cluster) >= self.policy.force_delete_wait
     }
 }
 

@@ -5,7 +5,6 @@
 //! monotonic clock; after a restart no cluster is unhealthy before one full threshold (design §5.21).
 
 mod facts;
-pub mod heard;
 pub mod leave;
 pub mod left_behind;
 pub mod profile;
@@ -114,12 +113,7 @@ impl Members {
             Ok(gauge)
         };
         Ok(Self {
-            profiles: Profiles::start(
-                world.clone(),
-                writer.clone(),
-                policy.unhealthy_threshold,
-                policy.profiles,
-            ),
+            profiles: Profiles::start(world.clone(), writer.clone(), policy.profiles),
             world,
             writer,
             requests,
@@ -160,22 +154,29 @@ impl Members {
     /// Clusters that have stopped answering, or whose agents have stopped reporting.
     #[must_use]
     pub fn unreachable(&self) -> BTreeSet<String> {
-        let silent = |cluster: &Arc<MemberCluster>| {
-            let name = cluster.name_any();
-            if !is_push(cluster) {
-                return self.is_silent(&name);
-            }
-            self.connections
-                .get(&name)
-                .is_none_or(|c| lock(&c.state).healthy == Some(false))
-        };
         self.world
             .clusters
             .list()
             .iter()
-            .filter(|cluster| silent(cluster))
+            .filter(|cluster| self.is_silent_one(cluster))
             .map(|cluster| cluster.name_any())
             .collect()
+    }
+
+    /// Whether a cluster is one of those.
+    fn is_unreachable(&self, name: &str) -> bool {
+        let cluster = self.world.clusters.get(&ObjectKey::cluster(name));
+        cluster.is_some_and(|cluster| self.is_silent_one(&cluster))
+    }
+
+    fn is_silent_one(&self, cluster: &MemberCluster) -> bool {
+        let name = cluster.name_any();
+        if !is_push(cluster) {
+            return self.is_silent(&name);
+        }
+        self.connections
+            .get(&name)
+            .is_none_or(|c| lock(&c.state).healthy == Some(false))
     }
 
     /// When a cluster was last heard of; later than its status says, which is written rarely.
@@ -197,7 +198,6 @@ impl Members {
         let next = self.process(name).await?;
         Ok(match (next, self.show_profile(name).await) {
             (Next::Event, Some(wait)) => Next::After(wait),
-            (Next::After(other), Some(wait)) => Next::After(wait.min(other)),
             (next, _) => next,
         })
     }
