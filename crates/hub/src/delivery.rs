@@ -5,6 +5,7 @@
 //! was placed there changes. Each look is level-triggered: the member engine does what is missing, and
 //! nothing where nothing is.
 
+mod migrate;
 mod pull;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use windlass_status::digest::{BindingInputs, Digest, binding_digest};
 
 use crate::contents::{Content, Contents};
 use crate::lanes::Lanes;
+use crate::members::migrate::Mode;
 use crate::members::{Members, is_push};
 use crate::observe::{Skipped, log_binding, skipped};
 use crate::overrides::named_by;
@@ -45,6 +47,8 @@ pub struct Delivery {
     members: Members,
     writer: Writer,
     report_back: ReportBack,
+    /// What an administrator allows namespaced placements.
+    privileges: Privileges,
     lanes: Lanes,
     pull: Pull,
 }
@@ -58,6 +62,7 @@ impl Delivery {
         members: Members,
         writer: Writer,
         report_back: ReportBack,
+        privileges: Privileges,
     ) -> Self {
         let queue = world.queues.bindings.clone();
         Self {
@@ -67,6 +72,7 @@ impl Delivery {
             members,
             writer,
             report_back,
+            privileges,
             lanes: Lanes::new(move |key| queue.add(key)),
         }
     }
@@ -154,7 +160,13 @@ impl Delivery {
             mirror: self.is_mirrored(&placement),
             manifests,
         };
-        let outcome = member.deliver(&desired).await;
+        let outcome = match self.absorb(&member, &binding, &placement).await {
+            Ok(()) => member.deliver(&desired).await,
+            Err(error) => Outcome {
+                error: Some(error),
+                ..Outcome::default()
+            },
+        };
         self.report(&binding, &content, digest, &outcome).await
     }
 
@@ -167,13 +179,7 @@ impl Delivery {
         let labels = known.as_deref().map_or(&none, ResourceExt::labels);
         Overridden {
             effects: effects_of(&content.placement, &versions, cluster, labels),
-            manifests: render::manifests(
-                content,
-                &versions,
-                cluster,
-                labels,
-                Privileges::default(),
-            ),
+            manifests: render::manifests(content, &versions, cluster, labels, self.privileges),
         }
     }
 
@@ -188,7 +194,7 @@ impl Delivery {
         self.write_status(binding, Some((digest, content)), |report| match refusal {
             Refusal::Override(why) => report.override_failed(&why),
             Refusal::Content(why) => {
-                report.sync_failed(format!("{why}; nothing was changed on the cluster"))
+                report.sync_failed(format!("{why}; nothing was changed on the cluster"));
             }
         })
         .await?;
@@ -260,11 +266,19 @@ impl Delivery {
         }) else {
             return self.let_go(binding).await;
         };
-        if !is_push(&known) {
-            return self.remove_pull(binding, Some(&known)).await;
-        }
         let live = self.world.placements.get(&placement);
         let mode = removal::mode(&known, live.as_deref(), binding);
+        match self.remover(binding, is_push(&known)) {
+            Some(Mode::Pull) => return self.remove_pull(binding, mode).await,
+            Some(Mode::Push) => {}
+            None => {
+                let message =
+                    format!("waiting until cluster {cluster} has changed its mode of delivery");
+                self.write_status(binding, None, |report| report.removing(message))
+                    .await?;
+                return Ok(Next::Event);
+            }
+        }
         let Some(member) = self.members.get(cluster) else {
             let what = if mode == RemovalMode::Abandon {
                 "release"
@@ -278,6 +292,7 @@ impl Delivery {
                 .await?;
             return Ok(Next::Event);
         };
+        self.absorb(&member, binding, &placement).await?;
         match member.remove(&works::name_of(&placement), mode).await {
             Removal::Done => self.let_go(binding).await,
             Removal::Waiting { for_what, retry } => {
@@ -515,15 +530,18 @@ impl Report<'_> {
     }
 
     /// How copying statuses went; when that is not known, what was said of it before.
-    fn reported_back(&mut self, copied: Option<&Result<(Told, Option<Duration>), ApiError>>) {
+    fn reported_back(
+        &mut self,
+        copied: Option<&Result<(Option<Told>, Option<Duration>), ApiError>>,
+    ) {
         let built = match copied {
             None => None,
-            Some(Ok((told, _))) => {
+            Some(Ok((Some(told), _))) => {
                 let generation = self.binding.metadata.generation;
                 let condition = told.condition(STATUS_REPORTED_BACK, generation);
                 Some(condition.build(self.previous, self.now))
             }
-            Some(Err(_)) => find(self.previous, STATUS_REPORTED_BACK).cloned(),
+            Some(Ok((None, _)) | Err(_)) => find(self.previous, STATUS_REPORTED_BACK).cloned(),
         };
         let list = self.status.conditions.get_or_insert_default();
         list.extend(built);

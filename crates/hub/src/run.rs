@@ -185,6 +185,7 @@ impl Hub {
         let contents = Contents::new(world.clone(), client.clone());
         let discovery = Discovery::new(client.clone());
         let report_back = ReportBack::new(writer.clone(), discovery.clone());
+        let privileges = options.filter.confinement().privileges();
         let resources = Resources::with_filter(
             client,
             discovery,
@@ -207,6 +208,7 @@ impl Hub {
                 members.clone(),
                 writer,
                 report_back,
+                privileges,
             ),
             world,
             reader,

@@ -108,7 +108,7 @@ fn outside(id: &ObjectId<'_>, own: &str, privileges: Privileges) -> Option<Strin
     let grants = RIGHTS_GROUPS.contains(&id.group);
     (grants && privileges.rights == Privileged::Refused).then(|| {
         format!(
-            "a ResourcePlacement does not place a {} unless an administrator allows it",
+            "a ResourcePlacement does not place a {} unless an administrator allows it (--allowed-in-namespaced-placements)",
             id.kind
         )
     })
@@ -152,7 +152,7 @@ impl PatchGuard {
             let keys = before.keys().chain(after.keys());
             if let Some(at) = keys.filter(|key| before.get(*key) != after.get(*key)).min() {
                 return Err(format!(
-                    "it changes {at}, and a ResourceOverride does not change rights or pod security in a ResourcePlacement unless an administrator allows it"
+                    "it changes {at}, and a ResourceOverride does not change rights or pod security in a ResourcePlacement unless an administrator allows it (--allowed-in-namespaced-placements)"
                 ));
             }
         }

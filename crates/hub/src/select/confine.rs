@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube::core::GroupVersionKind;
 use serde_json::Value;
+use windlass_render::{Privileged, Privileges};
 
 /// What an administrator may allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -136,6 +137,19 @@ impl Confinement {
             })
             .collect::<Result<_, _>>()?;
         Ok(Self { allowed })
+    }
+
+    /// What is allowed, for the rendering of manifests.
+    #[must_use]
+    pub fn privileges(&self) -> Privileges {
+        let allowed = |privilege| match self.allowed.contains(&privilege) {
+            true => Privileged::Allowed,
+            false => Privileged::Refused,
+        };
+        Privileges {
+            rights: allowed(Privilege::Rbac),
+            pod_security: allowed(Privilege::PodSecurity),
+        }
     }
 
     /// Whether a namespaced placement may select objects of a kind. Whether the kind lives in namespaces at
