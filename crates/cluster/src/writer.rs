@@ -160,6 +160,7 @@ impl Writer {
         self.delete_at(
             &url_of(object)?,
             object.uid().as_deref(),
+            None,
             Propagation::Background,
         )
         .await
@@ -276,6 +277,21 @@ impl Writer {
             })
     }
 
+    /// Deletes an object if nobody has changed it since it was read. Being gone already is success.
+    ///
+    /// # Errors
+    /// See [`ApiError`]; `Conflict` when it has changed.
+    pub async fn delete_as_read<K>(&self, object: &K) -> Result<(), ApiError>
+    where
+        K: Resource<DynamicType: KindOf<K>>,
+    {
+        let meta = object.meta();
+        let (uid, version) = (meta.uid.as_deref(), meta.resource_version.as_deref());
+        let url = url_of(object)?;
+        self.delete_at(&url, uid, version, Propagation::Background)
+            .await
+    }
+
     /// Deletes an object of any kind, if it still has that UID. Being gone already is success.
     ///
     /// # Errors
@@ -291,6 +307,7 @@ impl Writer {
         self.delete_at(
             &url::object::<DynamicObject>(kind, namespace, name)?,
             uid,
+            None,
             propagation,
         )
         .await
@@ -377,6 +394,7 @@ impl Writer {
         &self,
         url: &str,
         uid: Option<&str>,
+        version: Option<&str>,
         propagation: Propagation,
     ) -> Result<(), ApiError> {
         let mut body = serde_json::json!({
@@ -384,6 +402,9 @@ impl Writer {
         });
         if let Some(uid) = uid {
             body["preconditions"] = serde_json::json!({ "uid": uid });
+        }
+        if let Some(version) = version {
+            body["preconditions"]["resourceVersion"] = version.into();
         }
         let error = match self.send::<Value>(Method::DELETE, url, JSON, &body).await {
             Ok(_) => return Ok(()),

@@ -18,6 +18,8 @@ use super::work::{WorkMeta, is_current};
 /// How long an agent may take until its binding says that it is being waited for. One that is quicker than
 /// that saves a write.
 const ANSWER: Duration = Duration::from_secs(3);
+/// How often in a row a Work is taken away from an agent that holds on to it.
+const ATTEMPTS: usize = 8;
 
 /// See the module. Clones share everything.
 #[derive(Clone)]
@@ -180,6 +182,59 @@ impl Pull {
         }
         let left = self.caches.works_of(cluster, placement);
         Ok(left.iter().map(|work| work.name_any()).collect())
+    }
+
+    /// Takes the Works of a placement for a cluster away without the agent taking away what they placed: one
+    /// that is gone before the agent sees it go is nothing to act on (member §21.1). What was placed stays,
+    /// and so does the AppliedWork on the cluster.
+    ///
+    /// # Errors
+    /// Of the hub's API server.
+    pub async fn abandon(
+        &self,
+        key: &ObjectKey,
+        cluster: &str,
+        placement: &ObjectKey,
+    ) -> Result<(), ApiError> {
+        self.written.remove(key);
+        for work in self.caches.works_of(cluster, placement) {
+            self.abandon_one(&work).await?;
+        }
+        Ok(())
+    }
+
+    /// An agent puts its finalizer back as soon as it sees that it is off; the delete has to be quicker.
+    async fn abandon_one(&self, work: &WorkMeta) -> Result<(), ApiError> {
+        let (namespace, name) = (work.namespace(), work.name_any());
+        let mut last = None;
+        for _ in 0..ATTEMPTS {
+            let Some(mut live) = self
+                .writer
+                .get::<Work>(namespace.as_deref(), &name)
+                .await?
+                .filter(|live| live.metadata.uid == work.metadata.uid)
+            else {
+                break;
+            };
+            live.metadata.finalizers = None;
+            let result = match self.writer.replace(&live).await {
+                Ok(live) => self.writer.delete_as_read(&live).await,
+                Err(error) => Err(error),
+            };
+            match result {
+                Ok(()) | Err(ApiError::NotFound(_)) => {
+                    last = None;
+                    break;
+                }
+                Err(error @ ApiError::Conflict(_)) => last = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(error) = last {
+            return Err(ApiError::transient(error.message()));
+        }
+        self.caches.works.observe_deleted(work);
+        Ok(())
     }
 
     /// What is in the members' namespaces.
