@@ -31,7 +31,7 @@ use crate::pull::work::WorkMeta;
 /// Shortest time between two rounds of writes of one placement.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How soon what the API server has refused is tried again.
-const REFUSED: Duration = Duration::from_secs(30);
+const REFUSED: Duration = Duration::from_secs(10);
 
 /// What a placement asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
