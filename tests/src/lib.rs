@@ -6,6 +6,8 @@
     reason = "a harness that can't go on fails the test"
 )]
 
+pub mod agents;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};

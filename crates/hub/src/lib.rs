@@ -19,6 +19,7 @@ pub mod placement;
 pub mod pull;
 pub mod removal;
 pub mod render;
+pub mod report_back;
 pub mod run;
 pub mod scoped;
 pub mod select;

@@ -20,6 +20,7 @@ use crate::observe::Observer;
 use crate::overrides::{self, Overrides};
 use crate::placement::snapshots::{Groups, SnapshotMeta};
 use crate::pull::PullCaches;
+use crate::report_back;
 use crate::scoped::ScopedCache;
 
 /// Index of bindings, snapshots and policies: the placement that they belong to.
@@ -75,7 +76,7 @@ impl World {
         let bindings =
             ScopedCache::start("bindings", client, || binding_options(&queues, &observer));
         let placements = ScopedCache::start("placements", client, || {
-            placement_options(&queues, &observer)
+            placement_options(&queues, &observer, bindings.clone())
         });
         let clusters = {
             let options = cluster_options(&queues, &observer, placements.clone(), bindings.clone());
@@ -191,8 +192,13 @@ fn enqueue_parents<K: kube::Resource>(queue: &Queue<ObjectKey>, change: &Change<
     }
 }
 
-fn placement_options(queues: &Queues, observer: &Observer) -> CacheOptions<Placement> {
+fn placement_options(
+    queues: &Queues,
+    observer: &Observer,
+    bindings: ScopedCache<Binding>,
+) -> CacheOptions<Placement> {
     let (queue, observer) = (queues.placements.clone(), observer.clone());
+    let deliveries = queues.bindings.clone();
     CacheOptions {
         on_change: Arc::new(move |change: &Change<Placement>| {
             observer.placement_changed(change);
@@ -205,6 +211,14 @@ fn placement_options(queues: &Queues, observer: &Observer) -> CacheOptions<Place
                     && old.status == new.status);
             if !same_wish {
                 enqueue(&queue, change.key.clone(), change.initial);
+            }
+            // Delivery reads statuses back if the placement wants that.
+            if let (Some(old), Some(new)) = (&change.old, &change.new)
+                && report_back::wish_of(old) != report_back::wish_of(new)
+            {
+                for binding in bindings.under(BY_PLACEMENT, &change.key) {
+                    enqueue(&deliveries, ObjectKey::of(&*binding), change.initial);
+                }
             }
         }),
         ..Default::default()
