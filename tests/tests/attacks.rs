@@ -417,6 +417,18 @@ fn what_is_refused(fleet: &Fleet) {
         ),
         (
             "tenant",
+            "annotate cluster member-1 windlass.dev/force-leave=true",
+            "",
+            "windlass.dev/force-leave",
+        ),
+        (
+            "tenant",
+            "annotate cluster member-1 windlass.dev/migrate-to=pull",
+            "",
+            "windlass.dev/migrate-to",
+        ),
+        (
+            "tenant",
             "patch cluster member-1 --type=merge -p {\"spec\":{\"identity\":{\"name\":\"evil\"}}}",
             "",
             "spec.identity",
