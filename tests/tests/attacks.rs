@@ -413,7 +413,7 @@ fn what_is_refused(fleet: &Fleet) {
             "tenant",
             "annotate cluster member-1 windlass.dev/purge=true",
             "",
-            "windlass.dev/purge",
+            "delivery, purge and force-leave",
         ),
         (
             "tenant",
