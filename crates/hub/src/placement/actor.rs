@@ -421,6 +421,7 @@ impl Actor {
             .collect();
         let view = SchedulingView {
             policy: placement.spec.policy.as_ref(),
+            namespace: None,
             clusters: &views,
             existing: &bound,
         };

@@ -64,7 +64,7 @@ impl Actor {
             .schedule
             .selected
             .iter()
-            .chain(&decided.schedule.unselected)
+            .chain(decided.schedule.shown())
             .cloned()
             .collect();
         let (_, reason) = verdict(&decided.schedule);
