@@ -3,6 +3,7 @@
 //! The types say what the schema is; [`normalise`] brings it into the form that Go tools generate, so that
 //! the two can be compared; [`rules`] adds what only CEL can say. Both served versions get the same schema.
 
+mod admit;
 mod normalise;
 mod rules;
 
@@ -10,6 +11,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube_core::CustomResourceExt;
 use serde_json::{Value, json};
 
+pub use self::admit::{Admitted, admit};
 use crate::binding::ClusterResourceBinding;
 use crate::member::MemberCluster;
 use crate::placement::ClusterResourcePlacement;

@@ -39,6 +39,8 @@ pub struct ConnectOptions {
     pub request_timeout: Duration,
     /// Limit for the TCP and TLS handshakes.
     pub connect_timeout: Duration,
+    /// Whether everything but a GET is refused before it is sent.
+    pub read_only: bool,
 }
 
 impl ConnectOptions {
@@ -51,6 +53,16 @@ impl ConnectOptions {
             concurrency: 64,
             request_timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(10),
+            read_only: false,
+        }
+    }
+
+    /// For a client that may only read.
+    #[must_use]
+    pub fn reading(self) -> Self {
+        Self {
+            read_only: true,
+            ..self
         }
     }
 }
@@ -82,7 +94,11 @@ pub async fn connect(
     // The layer added last comes first: a request waits for its place before its time runs. A place is
     // given back when the response begins, so that open watches hold none.
     Ok(stack
-        .with_layer(&requests.layer(&options.target, options.request_timeout))
+        .with_layer(
+            &requests
+                .layer(&options.target, options.request_timeout)
+                .read_only(options.read_only),
+        )
         .with_layer(&ConcurrencyLimitLayer::new(options.concurrency.max(1)))
         .build())
 }
