@@ -181,12 +181,12 @@ mod tests {
 
     use super::*;
 
-    fn placement(spec: Value) -> Value {
+    fn placement(spec: &Value) -> Value {
         json!({"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement",
             "metadata": {"name": "web", "labels": {"a": "b"}}, "spec": spec})
     }
 
-    fn admitted(spec: Value) -> (Value, Admitted) {
+    fn admitted(spec: &Value) -> (Value, Admitted) {
         let mut manifest = placement(spec);
         let found = admit(&super::super::hub_crds().unwrap(), &mut manifest).unwrap();
         (manifest, found)
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn defaults_are_filled_in_where_their_parent_is() {
-        let (stored, found) = admitted(json!({"resourceSelectors": selector(), "policy": {
+        let (stored, found) = admitted(&json!({"resourceSelectors": selector(), "policy": {
             "placementType": "PickN", "numberOfClusters": 2,
             "topologySpreadConstraints": [{"topologyKey": "zone"}]}}));
         assert_eq!(found, Admitted::default());
@@ -207,13 +207,13 @@ mod tests {
         assert_eq!(constraint["whenUnsatisfiable"], "DoNotSchedule");
         assert_eq!(stored["spec"]["revisionHistoryLimit"], 10);
         assert_eq!(stored["metadata"]["labels"]["a"], "b");
-        let (stored, _) = admitted(json!({"resourceSelectors": selector()}));
+        let (stored, _) = admitted(&json!({"resourceSelectors": selector()}));
         assert_eq!(stored["spec"].get("policy"), None);
     }
 
     #[test]
     fn fields_that_are_not_known_are_dropped_and_told() {
-        let (stored, found) = admitted(json!({"resourceSelectors": selector(),
+        let (stored, found) = admitted(&json!({"resourceSelectors": selector(),
             "polcy": {}, "policy": {"placmentType": "PickAll"}}));
         assert_eq!(found.unknown, ["spec.policy.placmentType", "spec.polcy"]);
         assert_eq!(stored["spec"].get("polcy"), None);
@@ -249,13 +249,13 @@ mod tests {
             ),
         ];
         for (spec, expected) in rows {
-            let (_, found) = admitted(spec);
+            let (_, found) = admitted(&spec);
             assert_eq!(found.refused.len(), 1, "{found:?}");
             assert!(found.refused[0].starts_with(expected), "{found:?}");
         }
         let rolling = json!({"resourceSelectors": selector(),
             "strategy": {"rollingUpdate": {"maxUnavailable": "50%", "maxSurge": 1}}});
-        assert_eq!(admitted(rolling).1, Admitted::default());
+        assert_eq!(admitted(&rolling).1, Admitted::default());
     }
 
     #[test]
