@@ -10,9 +10,10 @@
 
 use jiff::Timestamp;
 use windlass_api::Condition;
-use windlass_api::binding::{BindingStatus, ClusterResourceBinding};
+use windlass_api::binding::BindingStatus;
 use windlass_api::conditions::{Reason, SCHEDULED, Stage, Status};
 use windlass_api::placement::{PerClusterPlacementStatus, ResourceIdentifier};
+use windlass_api::scoped::Binding;
 use windlass_api::snapshot::ClusterDecision;
 use windlass_status::freshness::{self, Freshness};
 use windlass_status::{NewCondition, conditions};
@@ -235,7 +236,7 @@ impl Builder<'_> {
     /// | Applied or Available True | | | | yes |
     /// | Applied or Available False | | yes | yes | yes |
     /// | DiffReported True | | | yes | |
-    fn details(&mut self, stage: Stage, status: Status, binding: &ClusterResourceBinding) {
+    fn details(&mut self, stage: Stage, status: Status, binding: &Binding) {
         let entry = &mut self.entry;
         let none = BindingStatus::default();
         let reported = binding.status.as_ref().unwrap_or(&none);

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use windlass_api::binding::ClusterResourceBinding;
 use windlass_api::conditions::{SCHEDULED, Stage, Status};
 use windlass_api::placement::{
     ApplyStrategy, PlacementPolicy, PlacementStatus, PlacementType, ResourceIdentifier,
     RolloutStrategyType,
 };
-use windlass_api::snapshot::{ClusterDecision, ClusterSchedulingPolicySnapshot};
+use windlass_api::scoped::{Binding, PolicySnapshot};
+use windlass_api::snapshot::ClusterDecision;
 use windlass_status::defaults::{self, EffectiveApply};
 use windlass_status::{Digest, conditions};
 
@@ -98,7 +98,7 @@ impl<'a> Scheduling<'a> {
     /// Reads a policy snapshot: pending when its Scheduled is missing, Unknown, about an older
     /// generation of the snapshot, or about an older generation of the placement.
     #[must_use]
-    pub fn read(snapshot: &'a ClusterSchedulingPolicySnapshot, placement_generation: i64) -> Self {
+    pub fn read(snapshot: &'a PolicySnapshot, placement_generation: i64) -> Self {
         let Some(status) = &snapshot.status else {
             return Self::Pending;
         };
@@ -129,7 +129,7 @@ impl<'a> Scheduling<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct BindingView<'a> {
     /// The binding.
-    pub binding: &'a ClusterResourceBinding,
+    pub binding: &'a Binding,
     /// Digest of what its spec asks for; none if that can't be told.
     pub desired_digest: Option<Digest>,
     /// Index of the snapshot that its spec names; none if it names none or that is gone.

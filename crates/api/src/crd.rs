@@ -6,12 +6,14 @@
 mod admit;
 mod normalise;
 mod rules;
+mod twin;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::CustomResourceExt;
 use serde_json::{Value, json};
 
 pub use self::admit::{Admitted, admit};
+use self::twin::Twin;
 use crate::binding::ClusterResourceBinding;
 use crate::member::MemberCluster;
 use crate::placement::ClusterResourcePlacement;
@@ -34,7 +36,7 @@ pub fn all_crds() -> Result<Vec<Value>, serde_json::Error> {
 /// # Errors
 /// As [`all_crds`].
 pub fn hub_crds() -> Result<Vec<Value>, serde_json::Error> {
-    [
+    let mut crds = [
         MemberCluster::crd(),
         ClusterResourcePlacement::crd(),
         ClusterSchedulingPolicySnapshot::crd(),
@@ -43,7 +45,9 @@ pub fn hub_crds() -> Result<Vec<Value>, serde_json::Error> {
     ]
     .into_iter()
     .map(finished)
-    .collect()
+    .collect::<Result<Vec<_>, _>>()?;
+    crds.extend(namespaced()?);
+    Ok(crds)
 }
 
 /// The CRD that a member needs.
@@ -54,8 +58,64 @@ pub fn applied_work() -> Result<Value, serde_json::Error> {
     finished(AppliedWork::crd())
 }
 
+/// The kinds that live in a namespace and have the schema of a cluster-scoped one (API §1.1).
+fn namespaced() -> Result<Vec<Value>, serde_json::Error> {
+    let twins = [
+        (
+            ClusterResourcePlacement::crd(),
+            Twin {
+                kind: "ResourcePlacement",
+                plural: "resourceplacements",
+                short: "rp",
+                about: "ResourcePlacement selects resources in its own namespace on the hub and places them on \
+                        member clusters.",
+            },
+            &SERVED_VERSIONS[..],
+        ),
+        (
+            ClusterSchedulingPolicySnapshot::crd(),
+            Twin {
+                kind: "SchedulingPolicySnapshot",
+                plural: "schedulingpolicysnapshots",
+                short: "sps",
+                about: "SchedulingPolicySnapshot is one version of a ResourcePlacement's policy, with the decisions \
+                        made for it.",
+            },
+            &[STORAGE_VERSION][..],
+        ),
+        (
+            ClusterResourceSnapshot::crd(),
+            Twin {
+                kind: "ResourceSnapshot",
+                plural: "resourcesnapshots",
+                short: "rs",
+                about: "ResourceSnapshot is one version of a ResourcePlacement's resources, or a part of one.",
+            },
+            &[STORAGE_VERSION][..],
+        ),
+        (
+            ClusterResourceBinding::crd(),
+            Twin {
+                kind: "ResourceBinding",
+                plural: "resourcebindings",
+                short: "rb",
+                about: "ResourceBinding says which snapshot of a ResourcePlacement one cluster runs, and how it fares \
+                        there.",
+            },
+            &[STORAGE_VERSION][..],
+        ),
+    ];
+    twins
+        .into_iter()
+        .map(|(crd, twin, versions)| finished_in(twin.of(serde_json::to_value(crd)?), versions))
+        .collect()
+}
+
 fn finished(crd: CustomResourceDefinition) -> Result<Value, serde_json::Error> {
-    let mut crd = serde_json::to_value(crd)?;
+    finished_in(serde_json::to_value(crd)?, &SERVED_VERSIONS)
+}
+
+fn finished_in(mut crd: Value, served: &[&str]) -> Result<Value, serde_json::Error> {
     let kind = crd["spec"]["names"]["kind"]
         .as_str()
         .unwrap_or_default()
@@ -65,7 +125,7 @@ fn finished(crd: CustomResourceDefinition) -> Result<Value, serde_json::Error> {
     normalise::schema(schema);
     normalise::root(schema);
     rules::add(&kind, schema);
-    let versions: Vec<Value> = SERVED_VERSIONS
+    let versions: Vec<Value> = served
         .iter()
         .map(|name| {
             let mut version = version.clone();

@@ -23,6 +23,7 @@ pub mod member;
 pub mod names;
 pub mod placement;
 pub mod raw;
+pub mod scoped;
 pub mod snapshot;
 pub mod work;
 

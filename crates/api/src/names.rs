@@ -40,10 +40,29 @@ pub fn member_namespace(cluster: &str) -> String {
     format!("fleet-member-{cluster}")
 }
 
-/// Name of the Work, and of the AppliedWork on the member, of a cluster-scoped placement.
+/// Name of the Work, and of the AppliedWork on the member, of a placement; of a cluster-scoped one the
+/// namespace is empty. ClusterResourcePlacement `ns.x` and ResourcePlacement `ns/x` have the same one: whose
+/// it is, its labels say, and the other takes [`hashed_work`].
 #[must_use]
-pub fn work(placement: &str) -> String {
-    format!("{placement}-work")
+pub fn work(namespace: &str, placement: &str) -> String {
+    format!("{}-work", work_base(namespace, placement))
+}
+
+/// What names of Works begin with: `placement`, or `namespace.placement`.
+#[must_use]
+pub fn work_base(namespace: &str, placement: &str) -> String {
+    if namespace.is_empty() {
+        placement.to_owned()
+    } else {
+        format!("{namespace}.{placement}")
+    }
+}
+
+/// Name of the Work of a placement whose [`work`] is another's. `unique` is 8 characters that follow from
+/// namespace and name.
+#[must_use]
+pub fn hashed_work(namespace: &str, placement: &str, unique: &str) -> String {
+    format!("{}-{unique}-work", work_base(namespace, placement))
 }
 
 /// Name of the Secret that holds the credentials of a member cluster.

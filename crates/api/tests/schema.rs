@@ -169,8 +169,28 @@ fn crds() -> BTreeMap<String, Value> {
         .collect()
 }
 
+/// The kind that has the same schema (API §3.3, §3.5 to §3.7).
+fn twin_of(kind: &str) -> &str {
+    match kind {
+        "ResourcePlacement" => "ClusterResourcePlacement",
+        "SchedulingPolicySnapshot" => "ClusterSchedulingPolicySnapshot",
+        "ResourceSnapshot" => "ClusterResourceSnapshot",
+        "ResourceBinding" => "ClusterResourceBinding",
+        other => other,
+    }
+}
+
+/// Kinds that the API has in v1beta1 only (API §1.1).
+const ONE_VERSION: [&str; 3] = [
+    "SchedulingPolicySnapshot",
+    "ResourceSnapshot",
+    "ResourceBinding",
+];
+
 fn schema(crd: &Value) -> &Value {
-    &crd["spec"]["versions"][1]["schema"]["openAPIV3Schema"]
+    let versions = crd["spec"]["versions"].as_array().unwrap();
+    let storage = versions.iter().find(|version| version["name"] == "v1beta1");
+    &storage.unwrap()["schema"]["openAPIV3Schema"]
 }
 
 #[test]
@@ -178,7 +198,7 @@ fn every_field_is_as_the_reference_says_and_there_is_no_other() {
     let sections = tables();
     for (kind, crd) in crds() {
         let mut expected = Rows::new();
-        expand(&sections, &kind, "", &mut expected);
+        expand(&sections, twin_of(&kind), "", &mut expected);
         let mut root = schema(&crd).clone();
         let properties = root["properties"].as_object_mut().unwrap();
         for name in ["apiVersion", "kind", "metadata"] {
@@ -246,9 +266,17 @@ fn both_versions_are_served_with_one_schema() {
             .iter()
             .map(|version| version["name"].as_str().unwrap())
             .collect();
-        assert_eq!(names, ["v1", "v1beta1"], "{kind}");
         let storage: Vec<&Value> = versions.iter().map(|version| &version["storage"]).collect();
-        assert_eq!(storage, [false, true], "{kind}");
+        if ONE_VERSION.contains(&kind.as_str()) {
+            assert_eq!(
+                (names, storage),
+                (vec!["v1beta1"], vec![&true.into()]),
+                "{kind}"
+            );
+        } else {
+            assert_eq!(names, ["v1", "v1beta1"], "{kind}");
+            assert_eq!(storage, [false, true], "{kind}");
+        }
         for version in versions {
             assert_eq!(version["served"], true, "{kind}");
             assert_eq!(
@@ -310,6 +338,34 @@ fn names() {
             None,
             ["fleet", "fleet-placement"],
         ),
+        (
+            "ResourcePlacement",
+            "placement",
+            "resourceplacements",
+            Some("rp"),
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "SchedulingPolicySnapshot",
+            "placement",
+            "schedulingpolicysnapshots",
+            Some("sps"),
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "ResourceSnapshot",
+            "placement",
+            "resourcesnapshots",
+            Some("rs"),
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "ResourceBinding",
+            "placement",
+            "resourcebindings",
+            Some("rb"),
+            ["fleet", "fleet-placement"],
+        ),
     ] {
         let spec = &crds[kind]["spec"];
         assert_eq!(
@@ -317,7 +373,14 @@ fn names() {
             format!("{group}.kubernetes-fleet.io"),
             "{kind}"
         );
-        assert_eq!(spec["scope"], "Cluster", "{kind}");
+        let scope = if NAMESPACED.contains(&kind) {
+            "Namespaced"
+        } else {
+            "Cluster"
+        };
+        assert_eq!(spec["scope"], scope, "{kind}");
+        let name = format!("{plural}.{group}.kubernetes-fleet.io");
+        assert_eq!(crds[kind]["metadata"]["name"], name);
         assert_eq!(spec["names"]["plural"], plural);
         assert_eq!(spec["names"]["singular"], kind.to_lowercase());
         assert_eq!(spec["names"]["listKind"], format!("{kind}List"));
@@ -336,8 +399,16 @@ fn names() {
         let about = schema(&crds[kind])["description"].as_str().unwrap();
         assert!(about.starts_with(kind), "{kind} is described as {about}");
     }
-    assert_eq!(crds.len(), 6);
+    assert_eq!(crds.len(), 10);
 }
+
+/// Kinds that live in a namespace (API §1.1).
+const NAMESPACED: [&str; 4] = [
+    "ResourcePlacement",
+    "SchedulingPolicySnapshot",
+    "ResourceSnapshot",
+    "ResourceBinding",
+];
 
 /// API §1.3: name, type, priority, path. `C(x)` and `G(x)` as there.
 const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 6] = [
@@ -450,7 +521,11 @@ const SNAPSHOT_COLUMNS: &[(&str, &str, i64, &str)] = &[
 #[test]
 fn columns() {
     let crds = crds();
-    for (kind, expected) in COLUMNS {
+    let twins = NAMESPACED.map(|kind| {
+        let of_twin = COLUMNS.iter().find(|(twin, _)| *twin == twin_of(kind));
+        (kind, of_twin.unwrap().1)
+    });
+    for (kind, expected) in COLUMNS.into_iter().chain(twins) {
         let none = Vec::new();
         let columns = crds[kind]["spec"]["versions"][0]["additionalPrinterColumns"]
             .as_array()
@@ -480,6 +555,11 @@ fn columns() {
         assert_eq!(actual.len(), expected.len(), "{kind}");
         for (actual, expected) in actual.iter().zip(expected) {
             let path = written(expected.3);
+            let path = if kind == "ResourcePlacement" {
+                path.replace("ClusterResourcePlacement", kind)
+            } else {
+                path
+            };
             assert_eq!(
                 *actual,
                 (expected.0, expected.1, expected.2, path.as_str()),
@@ -498,6 +578,7 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
         collect_rules(schema(crd), kind, &mut found);
     }
     let placement = "ClusterResourcePlacement.spec";
+    let namespaced = "ResourcePlacement.spec";
     let expected: BTreeMap<String, usize> = [
         ("MemberCluster".to_owned(), 1),                  // N1
         ("ClusterResourcePlacement".to_owned(), 1),       // §6.3 rule 1
@@ -511,6 +592,17 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
         ),
         (format!("{placement}.strategy.type"), 1), // P14
         (format!("{placement}.strategy.reportBackStrategy"), 1), // P15
+        ("ResourcePlacement".to_owned(), 1),       // §6.3 rule 1
+        (namespaced.to_owned(), 6),                // as above, without P2 and P3
+        (format!("{namespaced}.resourceSelectors"), 1),
+        (format!("{namespaced}.policy"), 7),
+        (format!("{namespaced}.policy.tolerations[]"), 2),
+        (
+            "SchedulingPolicySnapshot.spec.policy.tolerations[]".to_owned(),
+            2,
+        ),
+        (format!("{namespaced}.strategy.type"), 1),
+        (format!("{namespaced}.strategy.reportBackStrategy"), 1),
     ]
     .into();
     let counts: BTreeMap<String, usize> = found

@@ -23,6 +23,7 @@ use tokio::task::JoinHandle;
 use self::limits::{Admission, Limits};
 use crate::clock;
 use crate::error::ApiError;
+use crate::kind_of::KindOf;
 use crate::writer::Writer;
 
 pub use self::limits::SERIES;
@@ -81,10 +82,11 @@ pub struct NewEvent {
 
 /// A reference to an object.
 #[must_use]
-pub fn reference_to<K: Resource<DynamicType = ()>>(object: &K) -> ObjectReference {
+pub fn reference_to<K: Resource<DynamicType: KindOf<K>>>(object: &K) -> ObjectReference {
+    let kind = K::DynamicType::of(object);
     ObjectReference {
-        api_version: Some(K::api_version(&()).into_owned()),
-        kind: Some(K::kind(&()).into_owned()),
+        api_version: Some(K::api_version(&kind).into_owned()),
+        kind: Some(K::kind(&kind).into_owned()),
         name: Some(object.name_any()),
         namespace: object.namespace(),
         uid: object.uid(),

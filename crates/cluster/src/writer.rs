@@ -33,6 +33,7 @@ use serde_json::Value;
 use crate::error::ApiError;
 use crate::exchange::{Failure, exchange};
 use crate::failpoint;
+use crate::kind_of::KindOf;
 use crate::lease::gate::Gate;
 
 /// Limit for one request and its whole answer.
@@ -115,14 +116,11 @@ impl Writer {
     /// See [`ApiError`]; `AlreadyExists` when somebody was first.
     pub async fn create<K>(&self, object: &K) -> Result<K, ApiError>
     where
-        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
+        K: Resource<DynamicType: KindOf<K>> + Serialize + DeserializeOwned,
     {
-        let collection = url::collection::<K>(&(), object.namespace().as_deref())?;
-        self.post(
-            &collection,
-            &typed(object, &K::api_version(&()), &K::kind(&()))?,
-        )
-        .await
+        let kind = K::DynamicType::of(object);
+        let collection = url::collection::<K>(&kind, object.namespace().as_deref())?;
+        self.post(&collection, &typed_as(object, &kind)?).await
     }
 
     /// Replaces an object as it was read: metadata and spec.
@@ -131,14 +129,11 @@ impl Writer {
     /// See [`ApiError`]; `Conflict` when it has changed since.
     pub async fn replace<K>(&self, object: &K) -> Result<K, ApiError>
     where
-        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
+        K: Resource<DynamicType: KindOf<K>> + Serialize + DeserializeOwned,
     {
-        self.put(
-            &url_of(object)?,
-            "",
-            &typed(object, &K::api_version(&()), &K::kind(&()))?,
-        )
-        .await
+        let kind = K::DynamicType::of(object);
+        self.put(&url_of(object)?, "", &typed_as(object, &kind)?)
+            .await
     }
 
     /// Replaces the status of an object as it was read.
@@ -147,14 +142,11 @@ impl Writer {
     /// See [`ApiError`]; `Conflict` when it has changed since.
     pub async fn replace_status<K>(&self, object: &K) -> Result<K, ApiError>
     where
-        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
+        K: Resource<DynamicType: KindOf<K>> + Serialize + DeserializeOwned,
     {
-        self.put(
-            &url_of(object)?,
-            "/status",
-            &typed(object, &K::api_version(&()), &K::kind(&()))?,
-        )
-        .await
+        let kind = K::DynamicType::of(object);
+        self.put(&url_of(object)?, "/status", &typed_as(object, &kind)?)
+            .await
     }
 
     /// Deletes exactly this object, not a later one of its name. Being gone already is success.
@@ -163,7 +155,7 @@ impl Writer {
     /// See [`ApiError`].
     pub async fn delete<K>(&self, object: &K) -> Result<(), ApiError>
     where
-        K: Resource<DynamicType = ()>,
+        K: Resource<DynamicType: KindOf<K>>,
     {
         self.delete_at(
             &url_of(object)?,
@@ -429,8 +421,13 @@ impl Writer {
     }
 }
 
-fn url_of<K: Resource<DynamicType = ()>>(object: &K) -> Result<String, ApiError> {
-    url::object::<K>(&(), object.namespace().as_deref(), &object.name_any())
+fn url_of<K: Resource<DynamicType: KindOf<K>>>(object: &K) -> Result<String, ApiError> {
+    let kind = K::DynamicType::of(object);
+    url::object::<K>(&kind, object.namespace().as_deref(), &object.name_any())
+}
+
+fn typed_as<K: Resource + Serialize>(object: &K, kind: &K::DynamicType) -> Result<Value, ApiError> {
+    typed(object, &K::api_version(kind), &K::kind(kind))
 }
 
 /// The object with its type, which the API server wants and typed structs may leave out.

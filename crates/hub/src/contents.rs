@@ -3,20 +3,21 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use kube::{Api, ResourceExt};
+use kube::{Client, ResourceExt};
 use windlass_api::placement::ResourceIdentifier;
-use windlass_api::snapshot::ClusterResourceSnapshot;
-use windlass_cluster::ApiError;
+use windlass_api::scoped::Snapshot;
+use windlass_cluster::{ApiError, ObjectKey};
 use windlass_member::manifest::Manifest;
 
-use crate::placement::snapshots::{Groups, SnapshotMeta};
-use crate::world::{BY_PLACEMENT, World, placement_of};
+use crate::placement::snapshots::SnapshotMeta;
+use crate::scoped::api_in;
+use crate::world::{World, placement_of};
 
 /// A complete snapshot group with its manifests.
 #[derive(Debug)]
 pub struct Content {
     /// The placement that it belongs to.
-    pub placement: String,
+    pub placement: ObjectKey,
     /// Name of the master.
     pub name: String,
     /// Index of the group.
@@ -59,20 +60,20 @@ pub fn identifier(manifest: &Manifest) -> ResourceIdentifier {
 #[derive(Clone)]
 pub struct Contents {
     world: World,
-    api: Api<ClusterResourceSnapshot>,
+    client: Client,
     /// Contents by the UID of their master; alive while somebody uses them.
     shared: Arc<Mutex<HashMap<String, Weak<Content>>>>,
     /// The one used last per placement is kept, for it is the one that is asked for next.
-    recent: Arc<Mutex<HashMap<String, Arc<Content>>>>,
+    recent: Arc<Mutex<HashMap<ObjectKey, Arc<Content>>>>,
 }
 
 impl Contents {
     /// Nothing is fetched yet.
     #[must_use]
-    pub fn new(world: World, client: kube::Client) -> Self {
+    pub fn new(world: World, client: Client) -> Self {
         Self {
             world,
-            api: Api::all(client),
+            client,
             shared: Arc::default(),
             recent: Arc::default(),
         }
@@ -82,12 +83,8 @@ impl Contents {
     ///
     /// # Errors
     /// When the hub's API server can't be asked.
-    pub async fn get(&self, master: &str) -> Result<Option<Arc<Content>>, ApiError> {
-        let Some(meta) = self
-            .world
-            .snapshots
-            .get(&windlass_cluster::ObjectKey::cluster(master))
-        else {
+    pub async fn get(&self, master: &ObjectKey) -> Result<Option<Arc<Content>>, ApiError> {
+        let Some(meta) = self.world.snapshots.get(master) else {
             return Ok(None);
         };
         let uid = meta.uid().unwrap_or_default();
@@ -97,9 +94,9 @@ impl Contents {
         let Some(placement) = placement_of(&*meta) else {
             return Ok(None);
         };
-        let groups = Groups::of(&self.world.snapshots.by_index(BY_PLACEMENT, &placement));
+        let groups = self.world.groups_of(&placement);
         let Some((index, group)) = groups
-            .by_name(master)
+            .by_name(&master.name)
             .filter(|(_, group)| group.is_complete())
         else {
             return Ok(None);
@@ -118,7 +115,7 @@ impl Contents {
         }
         let content = Arc::new(Content {
             placement: placement.clone(),
-            name: master.to_owned(),
+            name: master.name.clone(),
             index,
             hash: group.hash().unwrap_or_default().to_owned(),
             manifests: manifests.into(),
@@ -128,23 +125,21 @@ impl Contents {
     }
 
     /// Forgets a placement that is gone.
-    pub fn forget(&self, placement: &str) {
+    pub fn forget(&self, placement: &ObjectKey) {
         lock(&self.recent).remove(placement);
     }
 
-    fn keep(&self, placement: &str, uid: &str, content: &Arc<Content>) {
+    fn keep(&self, placement: &ObjectKey, uid: &str, content: &Arc<Content>) {
         let mut shared = lock(&self.shared);
         shared.retain(|_, weak| weak.strong_count() > 0);
         shared.insert(uid.to_owned(), Arc::downgrade(content));
         drop(shared);
-        lock(&self.recent).insert(placement.to_owned(), Arc::clone(content));
+        lock(&self.recent).insert(placement.clone(), Arc::clone(content));
     }
 
-    async fn fetch(
-        &self,
-        meta: &SnapshotMeta,
-    ) -> Result<Option<ClusterResourceSnapshot>, ApiError> {
-        self.api
+    async fn fetch(&self, meta: &SnapshotMeta) -> Result<Option<Snapshot>, ApiError> {
+        let namespace = meta.metadata.namespace.as_deref().unwrap_or_default();
+        api_in(self.client.clone(), namespace)
             .get_opt(&meta.name_any())
             .await
             .map_err(ApiError::from_kube)

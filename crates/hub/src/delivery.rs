@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use windlass_api::binding::{BindingStatus, ClusterResourceBinding};
+use windlass_api::binding::BindingStatus;
 use windlass_api::conditions::{BindingReason, Stage, Status};
+use windlass_api::scoped::Binding;
 use windlass_api::{Condition, labels, names};
 use windlass_cluster::{ApiError, ObjectKey, Writer, clock};
 use windlass_member::{Desired, Outcome, Removal, RemovalMode, report};
@@ -23,6 +24,7 @@ use crate::lanes::Lanes;
 use crate::members::Members;
 use crate::observe::{Skipped, log_binding, skipped};
 use crate::worker::{Next, work};
+use crate::works;
 use crate::world::{World, placement_of};
 
 /// Delivers bindings. Clones share everything.
@@ -52,19 +54,19 @@ impl Delivery {
     /// Works until the queue is closed.
     pub async fn work(self) {
         let queue = self.world.queues.bindings.clone();
-        work(queue, "binding", |name| {
+        work(queue, "binding", |key| {
             let this = self.clone();
-            async move { this.process(&name).await }
+            async move { this.process(&key).await }
         })
         .await;
     }
 
-    async fn process(&self, name: &str) -> Result<Next, ApiError> {
-        let Some(binding) = self.world.bindings.get(&ObjectKey::cluster(name)) else {
+    async fn process(&self, key: &ObjectKey) -> Result<Next, ApiError> {
+        let Some(binding) = self.world.bindings.get(key) else {
             return Ok(Next::Event);
         };
         log_binding(&binding);
-        let Some(_place) = self.lanes.enter(&binding.spec.target_cluster, name) else {
+        let Some(_place) = self.lanes.enter(&binding.spec.target_cluster, key) else {
             return Ok(Next::Event);
         };
         if binding.metadata.deletion_timestamp.is_some() {
@@ -87,11 +89,8 @@ impl Delivery {
             // What was reported last stays; the cluster's own condition says that it is not reachable.
             return Ok(Next::Event);
         };
-        let Some(content) = self
-            .contents
-            .get(&binding.spec.resource_snapshot_name)
-            .await?
-        else {
+        let master = ObjectKey::namespaced(&key.namespace, &binding.spec.resource_snapshot_name);
+        let Some(content) = self.contents.get(&master).await? else {
             let message = format!(
                 "resource snapshot {} does not exist or is not complete; name an existing one",
                 binding.spec.resource_snapshot_name
@@ -100,7 +99,7 @@ impl Delivery {
                 .await?;
             return Ok(Next::Backoff(Some(Duration::from_secs(1))));
         };
-        let placement = placement_of(&*binding).unwrap_or_default();
+        let placement = parent(&binding);
         // Whoever may edit bindings is not allowed everything that is placed by others.
         if content.placement != placement {
             let message = format!(
@@ -113,7 +112,7 @@ impl Delivery {
         }
         let digest = desired_digest(&binding, &content.hash);
         let desired = Desired {
-            work_name: names::work(&placement),
+            work_name: works::name_of(&placement),
             work_namespace: names::member_namespace(cluster),
             digest,
             strategy: binding.spec.apply_strategy.clone().unwrap_or_default(),
@@ -125,7 +124,7 @@ impl Delivery {
 
     async fn report(
         &self,
-        binding: &ClusterResourceBinding,
+        binding: &Binding,
         content: &Content,
         digest: Digest,
         outcome: &Outcome,
@@ -155,14 +154,14 @@ impl Delivery {
     }
 
     /// Removes what a binding that is being deleted placed, then lets it go.
-    async fn remove(&self, binding: &ClusterResourceBinding) -> Result<Next, ApiError> {
+    async fn remove(&self, binding: &Binding) -> Result<Next, ApiError> {
         let ours =
             |f: &String| f == labels::WORK_FINALIZER || f == labels::SCHEDULER_BINDING_FINALIZER;
         if !binding.finalizers().iter().any(ours) {
             return Ok(Next::Event);
         }
         let cluster = &binding.spec.target_cluster;
-        let placement = placement_of(binding).unwrap_or_default();
+        let placement = parent(binding);
         let known = self.world.clusters.get(&ObjectKey::cluster(cluster));
         if self.has_successor(binding, &placement)
             || known.is_none()
@@ -191,7 +190,7 @@ impl Delivery {
                 .await?;
             return Ok(Next::Event);
         };
-        match member.remove(&names::work(&placement), mode).await {
+        match member.remove(&works::name_of(&placement), mode).await {
             Removal::Done => self.let_go(binding).await,
             Removal::Waiting { for_what, retry } => {
                 let message = format!("removing; waiting for {}", for_what.join(", "));
@@ -213,7 +212,7 @@ impl Delivery {
 
     /// Whether another live binding of the same placement stands for the same cluster: then what is there
     /// is that one's.
-    fn has_successor(&self, binding: &ClusterResourceBinding, placement: &str) -> bool {
+    fn has_successor(&self, binding: &Binding, placement: &ObjectKey) -> bool {
         self.world.bindings_of(placement).iter().any(|other| {
             other.spec.target_cluster == binding.spec.target_cluster
                 && other.metadata.deletion_timestamp.is_none()
@@ -221,7 +220,7 @@ impl Delivery {
         })
     }
 
-    async fn let_go(&self, binding: &ClusterResourceBinding) -> Result<Next, ApiError> {
+    async fn let_go(&self, binding: &Binding) -> Result<Next, ApiError> {
         let mut changed = binding.clone();
         changed
             .finalizers_mut()
@@ -238,7 +237,7 @@ impl Delivery {
 
     async fn write_status(
         &self,
-        binding: &ClusterResourceBinding,
+        binding: &Binding,
         about: Option<(Digest, &Content)>,
         fill: impl FnOnce(&mut Report<'_>),
     ) -> Result<(), ApiError> {
@@ -277,9 +276,14 @@ impl Delivery {
     }
 }
 
+/// The placement of a binding. One without a label has none, and matches no snapshot.
+fn parent(binding: &Binding) -> ObjectKey {
+    placement_of(binding).unwrap_or_else(|| ObjectKey::cluster(""))
+}
+
 /// Digest of what a binding asks for, given the hash of the snapshot that it names.
 #[must_use]
-pub fn desired_digest(binding: &ClusterResourceBinding, snapshot_hash: &str) -> Digest {
+pub fn desired_digest(binding: &Binding, snapshot_hash: &str) -> Digest {
     binding_digest(&BindingInputs {
         snapshot_hash,
         resource_overrides: binding
@@ -299,7 +303,7 @@ pub fn desired_digest(binding: &ClusterResourceBinding, snapshot_hash: &str) -> 
 
 /// Fills a binding's status.
 struct Report<'a> {
-    binding: &'a ClusterResourceBinding,
+    binding: &'a Binding,
     previous: &'a [Condition],
     now: jiff::Timestamp,
     status: BindingStatus,

@@ -4,6 +4,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use windlass_cluster::ObjectKey;
+
 /// Bindings of one cluster at once. A worker that meets a full lane leaves its key there and goes on.
 const WIDTH: usize = 4;
 
@@ -16,13 +18,13 @@ pub struct Lanes {
 struct Inner {
     lanes: Mutex<HashMap<String, Lane>>,
     /// Told a key whose turn has come.
-    resume: Box<dyn Fn(String) + Send + Sync>,
+    resume: Box<dyn Fn(ObjectKey) + Send + Sync>,
 }
 
 #[derive(Default)]
 struct Lane {
     running: usize,
-    waiting: VecDeque<String>,
+    waiting: VecDeque<ObjectKey>,
 }
 
 /// A place in a lane; leaving it lets the next one in.
@@ -34,7 +36,7 @@ pub struct Place {
 impl Lanes {
     /// All lanes are empty.
     #[must_use]
-    pub fn new(resume: impl Fn(String) + Send + Sync + 'static) -> Self {
+    pub fn new(resume: impl Fn(ObjectKey) + Send + Sync + 'static) -> Self {
         let inner = Inner {
             lanes: Mutex::default(),
             resume: Box::new(resume),
@@ -46,7 +48,7 @@ impl Lanes {
 
     /// A place for a key. None when the lane is full: the key is told to `resume` when it is its turn.
     #[must_use]
-    pub fn enter(&self, cluster: &str, key: &str) -> Option<Place> {
+    pub fn enter(&self, cluster: &str, key: &ObjectKey) -> Option<Place> {
         let mut lanes = self
             .inner
             .lanes
@@ -55,7 +57,7 @@ impl Lanes {
         let lane = lanes.entry(cluster.to_owned()).or_default();
         if lane.running >= WIDTH {
             if !lane.waiting.iter().any(|waiting| waiting == key) {
-                lane.waiting.push_back(key.to_owned());
+                lane.waiting.push_back(key.clone());
             }
             return None;
         }
@@ -97,20 +99,25 @@ mod tests {
 
     #[test]
     fn a_full_lane_keeps_its_keys_and_lets_others_pass() {
-        let resumed: Arc<Mutex<Vec<String>>> = Arc::default();
+        let key = |name: &str| ObjectKey::cluster(name);
+        let resumed: Arc<Mutex<Vec<ObjectKey>>> = Arc::default();
         let told = Arc::clone(&resumed);
         let lanes = Lanes::new(move |key| told.lock().unwrap().push(key));
         let mut places: Vec<_> = (0..WIDTH)
-            .map(|n| lanes.enter("slow", &n.to_string()).unwrap())
+            .map(|n| lanes.enter("slow", &key(&n.to_string())).unwrap())
             .collect();
-        for key in ["x", "y", "x"] {
-            assert!(lanes.enter("slow", key).is_none());
+        for name in ["x", "y", "x"] {
+            assert!(lanes.enter("slow", &key(name)).is_none());
         }
-        assert!(lanes.enter("other", "z").is_some());
+        assert!(lanes.enter("other", &key("z")).is_some());
         assert!(resumed.lock().unwrap().is_empty());
         places.truncate(WIDTH - 2);
-        assert_eq!(*resumed.lock().unwrap(), ["x", "y"], "each once, in order");
-        assert!(lanes.enter("slow", "x").is_some());
+        assert_eq!(
+            *resumed.lock().unwrap(),
+            ["x", "y"].map(key),
+            "each once, in order"
+        );
+        assert!(lanes.enter("slow", &key("x")).is_some());
         drop(places);
         assert!(
             lanes.inner.lanes.lock().unwrap().is_empty(),

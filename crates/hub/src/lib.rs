@@ -15,8 +15,10 @@ pub mod members;
 pub mod observe;
 pub mod placement;
 pub mod run;
+pub mod scoped;
 pub mod select;
 pub mod worker;
+pub mod works;
 pub mod world;
 
 pub use run::{HubError, HubOptions, run};

@@ -13,7 +13,8 @@ use windlass_aggregator::ExternalUnset;
 use windlass_cluster::kubeconfig::in_cluster;
 use windlass_cluster::lease::step::Timing;
 use windlass_cluster::{
-    ConnectError, ConnectOptions, Discovery, Events, RequestCounter, Writer, clock, connect,
+    ConnectError, ConnectOptions, Discovery, Events, ObjectKey, RequestCounter, Writer, clock,
+    connect,
 };
 use windlass_metrics::Readiness;
 
@@ -159,7 +160,7 @@ impl Hub {
             client.clone(),
             Discovery::new(client),
             options.filter,
-            Arc::new(move |placement: &str| queues.placements.add(placement.to_owned())),
+            Arc::new(move |placement: &ObjectKey| queues.placements.add(placement.clone())),
         );
         let actor = Actor::new(
             world.clone(),

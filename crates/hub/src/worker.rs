@@ -1,6 +1,8 @@
 //! The loop around every actor: take a key, look, say when to look again.
 
+use std::fmt::Display;
 use std::future::Future;
+use std::hash::Hash;
 use std::time::Duration;
 
 use tracing::Instrument;
@@ -20,8 +22,9 @@ pub enum Next {
 }
 
 /// Works on a queue until it is closed. `what` names the actor in metrics, and the key in log lines.
-pub async fn work<F>(queue: Queue<String>, what: &'static str, process: impl Fn(String) -> F)
+pub async fn work<K, F>(queue: Queue<K>, what: &'static str, process: impl Fn(K) -> F)
 where
+    K: Clone + Eq + Hash + Display,
     F: Future<Output = Result<Next, ApiError>>,
 {
     while let Some(key) = queue.next().await {
@@ -32,7 +35,7 @@ where
             binding = tracing::field::Empty,
             cluster = tracing::field::Empty
         );
-        span.record(what, key.as_str());
+        span.record(what, tracing::field::display(&key));
         let begun = clock::monotonic();
         // On the heap while it runs: many workers wait, and a look is large.
         let look = Box::pin(process(key.clone()));

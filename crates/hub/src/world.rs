@@ -4,33 +4,34 @@
 //! snapshots are kept as metadata: their content may be hundreds of KiB each, and only that of snapshots
 //! that some binding names is ever needed ([`crate::contents`]).
 
+use std::hash::Hash;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
-use windlass_api::binding::ClusterResourceBinding;
 use windlass_api::member::MemberCluster;
-use windlass_api::placement::ClusterResourcePlacement;
-use windlass_api::snapshot::ClusterSchedulingPolicySnapshot;
+use windlass_api::scoped::{Binding, Placement, PolicySnapshot};
 use windlass_api::{labels, names};
-use windlass_cluster::{Cache, CacheOptions, Change, Index, Queue};
+use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey, Queue};
+use windlass_scheduler::NAMESPACES_COLLECTED;
 
 use crate::observe::Observer;
-use crate::placement::snapshots::SnapshotMeta;
+use crate::placement::snapshots::{Groups, SnapshotMeta};
+use crate::scoped::ScopedCache;
 
 /// Index of bindings, snapshots and policies: the placement that they belong to.
 pub const BY_PLACEMENT: &str = "placement";
 /// Index of bindings: their cluster.
 pub const BY_CLUSTER: &str = "cluster";
 
-/// Which placements and bindings have to be looked at.
+/// Which placements, bindings and clusters have to be looked at.
 #[derive(Clone, Default)]
 pub struct Queues {
-    /// Names of placements.
-    pub placements: Queue<String>,
-    /// Names of bindings, for delivery.
-    pub bindings: Queue<String>,
+    /// Placements.
+    pub placements: Queue<ObjectKey>,
+    /// Bindings, for delivery.
+    pub bindings: Queue<ObjectKey>,
     /// Names of member clusters.
     pub clusters: Queue<String>,
 }
@@ -39,13 +40,13 @@ pub struct Queues {
 #[derive(Clone)]
 pub struct World {
     /// Placements.
-    pub placements: Cache<ClusterResourcePlacement>,
+    pub placements: ScopedCache<Placement>,
     /// Policy snapshots.
-    pub policies: Cache<ClusterSchedulingPolicySnapshot>,
+    pub policies: ScopedCache<PolicySnapshot>,
     /// Metadata of resource snapshots.
-    pub snapshots: Cache<SnapshotMeta>,
+    pub snapshots: ScopedCache<SnapshotMeta>,
     /// Bindings.
-    pub bindings: Cache<ClusterResourceBinding>,
+    pub bindings: ScopedCache<Binding>,
     /// Member clusters.
     pub clusters: Cache<MemberCluster>,
     /// Credentials of member clusters.
@@ -61,35 +62,18 @@ impl World {
     #[must_use]
     pub fn start(client: &Client, queues: Queues, observer: Observer) -> Self {
         let all = watcher::Config::default;
-        let bindings = Cache::start(
-            "bindings",
-            Api::all(client.clone()),
-            all(),
-            binding_options(&queues, &observer),
-        );
-        let placements = Cache::start(
-            "placements",
-            Api::all(client.clone()),
-            all(),
-            placement_options(&queues, &observer),
-        );
+        let bindings =
+            ScopedCache::start("bindings", client, || binding_options(&queues, &observer));
+        let placements = ScopedCache::start("placements", client, || {
+            placement_options(&queues, &observer)
+        });
         let clusters = {
             let options = cluster_options(&queues, &observer, placements.clone(), bindings.clone());
             Cache::start("clusters", Api::all(client.clone()), all(), options)
         };
         Self {
-            policies: Cache::start(
-                "policies",
-                Api::all(client.clone()),
-                all(),
-                owned_options(&queues),
-            ),
-            snapshots: Cache::start(
-                "snapshots",
-                Api::all(client.clone()),
-                all(),
-                owned_options(&queues),
-            ),
+            policies: ScopedCache::start("policies", client, || owned_options(&queues)),
+            snapshots: ScopedCache::start("snapshots", client, || owned_options(&queues)),
             secrets: Cache::start(
                 "credentials",
                 Api::namespaced(client.clone(), names::HUB_NAMESPACE),
@@ -116,44 +100,20 @@ impl World {
         );
     }
 
-    /// Whether every watch has delivered its first list; otherwise which have not, and why.
+    /// Which watches have not delivered their first list, and why.
     pub fn unsynced(&self) -> Vec<String> {
-        let state = [
-            (
-                "placements",
-                self.placements.is_synced(),
-                self.placements.last_error(),
-            ),
-            (
-                "policy snapshots",
-                self.policies.is_synced(),
-                self.policies.last_error(),
-            ),
-            (
-                "resource snapshots",
-                self.snapshots.is_synced(),
-                self.snapshots.last_error(),
-            ),
-            (
-                "bindings",
-                self.bindings.is_synced(),
-                self.bindings.last_error(),
-            ),
-            (
-                "member clusters",
-                self.clusters.is_synced(),
-                self.clusters.last_error(),
-            ),
-            (
-                "credentials",
-                self.secrets.is_synced(),
-                self.secrets.last_error(),
-            ),
-        ];
-        state
-            .into_iter()
-            .filter(|(_, synced, _)| !synced)
-            .map(|(name, _, error)| match error {
+        let clusters = (!self.clusters.is_synced())
+            .then(|| ("member clusters".to_owned(), self.clusters.last_error()));
+        let secrets = (!self.secrets.is_synced())
+            .then(|| ("credentials".to_owned(), self.secrets.last_error()));
+        self.placements
+            .unsynced()
+            .chain(self.policies.unsynced())
+            .chain(self.snapshots.unsynced())
+            .chain(self.bindings.unsynced())
+            .chain(clusters)
+            .chain(secrets)
+            .map(|(name, error)| match error {
                 Some(error) => format!("{name}: {error}"),
                 None => format!("{name}: not listed yet"),
             })
@@ -162,8 +122,14 @@ impl World {
 
     /// Bindings of a placement, by name.
     #[must_use]
-    pub fn bindings_of(&self, placement: &str) -> Vec<Arc<ClusterResourceBinding>> {
-        self.bindings.by_index(BY_PLACEMENT, placement)
+    pub fn bindings_of(&self, placement: &ObjectKey) -> Vec<Arc<Binding>> {
+        self.bindings.under(BY_PLACEMENT, placement)
+    }
+
+    /// The snapshot groups of a placement.
+    #[must_use]
+    pub fn groups_of(&self, placement: &ObjectKey) -> Groups {
+        Groups::of(&self.snapshots.under(BY_PLACEMENT, placement))
     }
 
     /// Ends the watches.
@@ -177,13 +143,15 @@ impl World {
     }
 }
 
-/// The placement that a binding or snapshot belongs to.
+/// The placement that a binding or snapshot belongs to: of the same namespace, if it lives in one.
 #[must_use]
-pub fn placement_of<K: kube::Resource>(object: &K) -> Option<String> {
-    object.labels().get(labels::PARENT_PLACEMENT).cloned()
+pub fn placement_of<K: kube::Resource>(object: &K) -> Option<ObjectKey> {
+    let name = object.labels().get(labels::PARENT_PLACEMENT)?;
+    let namespace = object.meta().namespace.as_deref().unwrap_or_default();
+    Some(ObjectKey::namespaced(namespace, name))
 }
 
-fn enqueue(queue: &Queue<String>, key: String, initial: bool) {
+fn enqueue<K: Clone + Eq + Hash>(queue: &Queue<K>, key: K, initial: bool) {
     if initial {
         queue.add_initial(key);
     } else {
@@ -191,7 +159,7 @@ fn enqueue(queue: &Queue<String>, key: String, initial: bool) {
     }
 }
 
-fn enqueue_parents<K: kube::Resource>(queue: &Queue<String>, change: &Change<K>) {
+fn enqueue_parents<K: kube::Resource>(queue: &Queue<ObjectKey>, change: &Change<K>) {
     // An object whose label was changed has two parents to tell.
     let old = change.old.as_deref().and_then(placement_of);
     let new = change.new.as_deref().and_then(placement_of);
@@ -205,13 +173,10 @@ fn enqueue_parents<K: kube::Resource>(queue: &Queue<String>, change: &Change<K>)
     }
 }
 
-fn placement_options(
-    queues: &Queues,
-    observer: &Observer,
-) -> CacheOptions<ClusterResourcePlacement> {
+fn placement_options(queues: &Queues, observer: &Observer) -> CacheOptions<Placement> {
     let (queue, observer) = (queues.placements.clone(), observer.clone());
     CacheOptions {
-        on_change: Arc::new(move |change: &Change<ClusterResourcePlacement>| {
+        on_change: Arc::new(move |change: &Change<Placement>| {
             observer.placement_changed(change);
             // A status that we wrote is no reason to look again.
             let same_wish = matches!((&change.old, &change.new), (Some(old), Some(new))
@@ -221,7 +186,7 @@ fn placement_options(
                     && old.metadata.uid == new.metadata.uid
                     && old.status == new.status);
             if !same_wish {
-                enqueue(&queue, change.key.name.clone(), change.initial);
+                enqueue(&queue, change.key.clone(), change.initial);
             }
         }),
         ..Default::default()
@@ -241,11 +206,14 @@ fn owned_options<K: kube::Resource + 'static>(queues: &Queues) -> CacheOptions<K
 fn by_placement<K: kube::Resource>() -> Index<K> {
     Index {
         name: BY_PLACEMENT,
-        values: |object| placement_of(object).into_iter().collect(),
+        values: |object| {
+            let parent = placement_of(object);
+            parent.iter().map(ObjectKey::to_string).collect()
+        },
     }
 }
 
-fn binding_options(queues: &Queues, observer: &Observer) -> CacheOptions<ClusterResourceBinding> {
+fn binding_options(queues: &Queues, observer: &Observer) -> CacheOptions<Binding> {
     let (queues, observer) = (queues.clone(), observer.clone());
     CacheOptions {
         indexes: vec![
@@ -255,7 +223,7 @@ fn binding_options(queues: &Queues, observer: &Observer) -> CacheOptions<Cluster
                 values: |object| vec![object.spec.target_cluster.clone()],
             },
         ],
-        on_change: Arc::new(move |change: &Change<ClusterResourceBinding>| {
+        on_change: Arc::new(move |change: &Change<Binding>| {
             observer.binding_changed(change);
             enqueue_parents(&queues.placements, change);
             let spec_changed = match (&change.old, &change.new) {
@@ -269,7 +237,7 @@ fn binding_options(queues: &Queues, observer: &Observer) -> CacheOptions<Cluster
                 _ => true,
             };
             if spec_changed {
-                enqueue(&queues.bindings, change.key.name.clone(), change.initial);
+                enqueue(&queues.bindings, change.key.clone(), change.initial);
             }
             // A cluster that leaves waits for its last binding.
             if let (Some(old), None) = (&change.old, &change.new) {
@@ -283,8 +251,8 @@ fn binding_options(queues: &Queues, observer: &Observer) -> CacheOptions<Cluster
 fn cluster_options(
     queues: &Queues,
     observer: &Observer,
-    placements: Cache<ClusterResourcePlacement>,
-    bindings: Cache<ClusterResourceBinding>,
+    placements: ScopedCache<Placement>,
+    bindings: ScopedCache<Binding>,
 ) -> CacheOptions<MemberCluster> {
     let (queues, observer) = (queues.clone(), observer.clone());
     CacheOptions {
@@ -294,12 +262,16 @@ fn cluster_options(
             let (old, new) = (change.old.as_deref(), change.new.as_deref());
             if delivery_differs(old, new) {
                 for binding in bindings.by_index(BY_CLUSTER, &change.key.name) {
-                    enqueue(&queues.bindings, binding.name_any(), change.initial);
+                    enqueue(&queues.bindings, ObjectKey::of(&*binding), change.initial);
                 }
             }
             if scheduling_differs(old, new) {
                 for placement in placements.list() {
-                    enqueue(&queues.placements, placement.name_any(), change.initial);
+                    enqueue(
+                        &queues.placements,
+                        ObjectKey::of(&*placement),
+                        change.initial,
+                    );
                 }
             }
         }),
@@ -338,7 +310,12 @@ fn scheduling_differs(old: Option<&MemberCluster>, new: Option<&MemberCluster>) 
             .into_iter()
             .map(|a| (a.type_, a.conditions))
             .collect();
-        (properties, usage, agents)
+        let tells_namespaces = matches!(&status.conditions, Some(all)
+            if all.iter().any(|c| c.type_ == NAMESPACES_COLLECTED));
+        let namespaces = status
+            .namespaces
+            .map(|all| all.into_keys().collect::<Vec<_>>());
+        (properties, usage, agents, tells_namespaces, namespaces)
     };
     old.labels() != new.labels()
         || old.spec.taints != new.spec.taints

@@ -100,7 +100,7 @@ const NO_LABELS: &BTreeMap<String, String> = &BTreeMap::new();
 const NO_PROPERTIES: &BTreeMap<String, PropertyValue> = &BTreeMap::new();
 /// Type of the condition of a cluster that reports its namespaces, whatever its status: False means that
 /// there are more than it reports.
-const NAMESPACES_COLLECTED: &str = "NamespaceCollectionSucceeded";
+pub const NAMESPACES_COLLECTED: &str = "NamespaceCollectionSucceeded";
 /// Type of the agent entry that eligibility is judged by.
 const MEMBER_AGENT: &str = "MemberAgent";
 

@@ -6,8 +6,8 @@
 //! | another implementation: no digest | the condition's observedGeneration is the binding's generation |
 
 use windlass_api::Condition;
-use windlass_api::binding::ClusterResourceBinding;
 use windlass_api::conditions::Stage;
+use windlass_api::scoped::Binding;
 
 use crate::conditions;
 use crate::digest::Digest;
@@ -27,7 +27,7 @@ impl Freshness {
     /// Judges a binding. `desired` is the digest of what its spec asks for; none if that can't be told,
     /// say because the snapshot is gone.
     #[must_use]
-    pub fn of(binding: &ClusterResourceBinding, desired: Option<Digest>) -> Self {
+    pub fn of(binding: &Binding, desired: Option<Digest>) -> Self {
         let Some(status) = &binding.status else {
             return Self::Nothing;
         };
@@ -54,11 +54,7 @@ impl Freshness {
 
 /// A binding's condition, if it is there and fresh.
 #[must_use]
-pub fn condition(
-    binding: &ClusterResourceBinding,
-    freshness: Freshness,
-    stage: Stage,
-) -> Option<&Condition> {
+pub fn condition(binding: &Binding, freshness: Freshness, stage: Stage) -> Option<&Condition> {
     let list = binding.status.as_ref()?.conditions.as_ref()?;
     conditions::find(list, stage.as_str()).filter(|condition| freshness.covers(condition))
 }
@@ -71,11 +67,8 @@ mod tests {
 
     use super::*;
 
-    fn binding(
-        observed: Option<&str>,
-        condition_generation: Option<i64>,
-    ) -> ClusterResourceBinding {
-        let mut binding = ClusterResourceBinding::default();
+    fn binding(observed: Option<&str>, condition_generation: Option<i64>) -> Binding {
+        let mut binding = Binding::default();
         binding.metadata.generation = Some(7);
         binding.status = Some(BindingStatus {
             observed_digest: observed.map(str::to_owned),

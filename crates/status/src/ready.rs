@@ -3,8 +3,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 use windlass_api::Condition;
-use windlass_api::binding::ClusterResourceBinding;
 use windlass_api::conditions::{BindingReason, Stage, Status};
+use windlass_api::scoped::Binding;
 
 use crate::conditions;
 use crate::digest::Digest;
@@ -32,7 +32,7 @@ pub enum Readiness {
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     /// The binding.
-    pub binding: &'a ClusterResourceBinding,
+    pub binding: &'a Binding,
     /// Digest of what its spec asks for; none if that can't be told.
     pub desired_digest: Option<Digest>,
     /// Whether its cluster has stopped reporting.
@@ -126,8 +126,8 @@ mod tests {
     }
 
     /// `conditions`: type, status, reason, all of generation 1, as is the binding.
-    fn binding(list: &[(Stage, &str, &str)], generation: i64) -> ClusterResourceBinding {
-        let mut binding = ClusterResourceBinding::default();
+    fn binding(list: &[(Stage, &str, &str)], generation: i64) -> Binding {
+        let mut binding = Binding::default();
         binding.metadata.generation = Some(1);
         let conditions = list.iter().map(|(stage, status, reason)| Condition {
             type_: stage.to_string(),
@@ -144,7 +144,7 @@ mod tests {
         binding
     }
 
-    fn class(binding: &ClusterResourceBinding, unreachable: bool, now: i64) -> Readiness {
+    fn class(binding: &Binding, unreachable: bool, now: i64) -> Readiness {
         let facts = Facts {
             binding,
             desired_digest: None,

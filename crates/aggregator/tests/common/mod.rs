@@ -14,16 +14,15 @@ use windlass_aggregator::{
     Aggregate, AggregateView, BindingView, Budget, ExternalUnset, Mode, Scheduling, SnapshotView,
     aggregate, bindings_by_cluster,
 };
-use windlass_api::binding::{BindingStatus, ClusterResourceBinding};
+use windlass_api::binding::BindingStatus;
 use windlass_api::conditions::{PLACEMENT_SCHEDULED, Stage, Status};
 use windlass_api::placement::{
     DiffedResourcePlacement, DriftedResourcePlacement, FailedResourcePlacement, NamespacedName,
     PerClusterPlacementStatus, PlacementPolicy, PlacementStatus, PlacementType, ResourceIdentifier,
     RolloutStrategyType,
 };
-use windlass_api::snapshot::{
-    ClusterDecision, ClusterSchedulingPolicySnapshot, PolicySnapshotStatus,
-};
+use windlass_api::scoped::{Binding, PolicySnapshot};
+use windlass_api::snapshot::{ClusterDecision, PolicySnapshotStatus};
 use windlass_status::Digest;
 
 /// Generation of the placement.
@@ -58,7 +57,7 @@ pub struct World {
     pub policy: Option<PlacementPolicy>,
     pub previous: Option<PlacementStatus>,
     pub invalid: Option<String>,
-    pub policy_snapshot: ClusterSchedulingPolicySnapshot,
+    pub policy_snapshot: PolicySnapshot,
     pub decisions: Vec<ClusterDecision>,
     pub bindings: Vec<Bound>,
     /// Index of the latest snapshot.
@@ -69,7 +68,7 @@ pub struct World {
 
 #[derive(Clone, Debug)]
 pub struct Bound {
-    pub binding: ClusterResourceBinding,
+    pub binding: Binding,
     pub index: Option<String>,
     pub current_policy: bool,
     pub held_back: bool,
@@ -83,7 +82,7 @@ impl World {
             policy: None,
             previous: None,
             invalid: None,
-            policy_snapshot: ClusterSchedulingPolicySnapshot::default(),
+            policy_snapshot: PolicySnapshot::default(),
             decisions: Vec::new(),
             bindings: Vec::new(),
             latest: Some(latest.to_owned()),
@@ -223,7 +222,7 @@ pub fn parse(text: &str) -> Bound {
     let mut words = text.split_whitespace();
     let cluster = words.next().unwrap();
     let mut bound = Bound {
-        binding: ClusterResourceBinding::default(),
+        binding: Binding::default(),
         index: None,
         current_policy: true,
         held_back: false,

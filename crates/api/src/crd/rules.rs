@@ -114,10 +114,18 @@ const ROWS: [Row; 15] = [
 
 /// Adds the rules of a kind to its schema.
 pub fn add(kind: &str, schema: &mut Value) {
-    for (_, path, rule, message) in ROWS.iter().filter(|(of, ..)| *of == kind) {
-        push(schema, path, rule, message);
+    let like = if kind == "ResourcePlacement" {
+        "ClusterResourcePlacement"
+    } else {
+        kind
+    };
+    for (_, path, rule, message) in ROWS.iter().filter(|(of, ..)| *of == like) {
+        // P2 and P3: the field has no effect on a ResourcePlacement.
+        if kind != "ResourcePlacement" || !rule.contains("statusReportingScope") {
+            push(schema, path, rule, message);
+        }
     }
-    if kind == "ClusterResourcePlacement" {
+    if like == "ClusterResourcePlacement" {
         let scoped = format!("{NAMESPACE} && x.selectionScope == 'NamespaceWithResourceSelectors'");
         let path = "/properties/spec";
         // P4

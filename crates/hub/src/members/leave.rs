@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use windlass_api::binding::ClusterResourceBinding;
 use windlass_api::member::{Leaving, MemberCluster};
+use windlass_api::scoped::Binding;
 use windlass_api::{labels, names};
 use windlass_cluster::clock::{self, Instant};
 use windlass_cluster::{ApiError, ObjectKey};
@@ -81,7 +81,7 @@ impl Members {
     async fn release(
         &self,
         cluster: &MemberCluster,
-        bindings: &[Arc<ClusterResourceBinding>],
+        bindings: &[Arc<Binding>],
         trouble: Option<String>,
     ) -> Result<Next, ApiError> {
         let name = cluster.name_any();
@@ -95,7 +95,7 @@ impl Members {
                 self.say(cluster, Leaving::LeftBehind, &message).await?;
             }
             for binding in bindings {
-                self.world.queues.bindings.add(binding.name_any());
+                self.world.queues.bindings.add(ObjectKey::of(&**binding));
             }
         } else {
             let mut message = format!(
@@ -211,14 +211,14 @@ impl Members {
 }
 
 /// The placements of bindings, and what their removal waits for, for a message.
-fn placements(bindings: &[Arc<ClusterResourceBinding>]) -> String {
+fn placements(bindings: &[Arc<Binding>]) -> String {
     let mut names: Vec<String> = bindings
         .iter()
         .filter_map(|binding| {
             let name = placement_of(&**binding)?;
             Some(match trouble(binding) {
                 Some(trouble) => format!("{name} ({trouble})"),
-                None => name,
+                None => name.to_string(),
             })
         })
         .collect();

@@ -32,6 +32,7 @@ use self::status::{Credentials, Facts};
 use self::usage::Usage;
 use crate::observe::{Skipped, skipped};
 use crate::worker::{Next, work};
+use crate::works;
 use crate::world::{BY_CLUSTER, World};
 
 /// Limit for one probe.
@@ -326,12 +327,11 @@ impl Members {
         let world = self.world.clone();
         let cluster = name.to_owned();
         let wake = Arc::new(move |work: &str| {
-            let Some(placement) = work.strip_suffix("-work") else {
-                return;
-            };
-            for binding in world.bindings_of(placement) {
-                if binding.spec.target_cluster == cluster {
-                    world.queues.bindings.add(binding.name_any());
+            for placement in works::placements_of(work) {
+                for binding in world.bindings_of(&placement) {
+                    if binding.spec.target_cluster == cluster {
+                        world.queues.bindings.add(ObjectKey::of(&*binding));
+                    }
                 }
             }
         });
@@ -454,7 +454,7 @@ impl Members {
     /// What depends on the cluster is looked at again.
     fn wake(&self, cluster: &str) {
         for binding in self.world.bindings.by_index(BY_CLUSTER, cluster) {
-            self.world.queues.bindings.add(binding.name_any());
+            self.world.queues.bindings.add(ObjectKey::of(&*binding));
             if let Some(placement) = crate::world::placement_of(&*binding) {
                 self.world.queues.placements.add(placement);
             }

@@ -146,12 +146,12 @@ impl Collector for FleetCollector {
             let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
             fill(&series, &tally);
         }
-        for (name, queue) in [
-            ("placements", &self.queues.placements),
-            ("bindings", &self.queues.bindings),
-            ("clusters", &self.queues.clusters),
+        for (name, depth) in [
+            ("placements", self.queues.placements.len()),
+            ("bindings", self.queues.bindings.len()),
+            ("clusters", self.queues.clusters.len()),
         ] {
-            set(&series.queue_depth, &[name], queue.len());
+            set(&series.queue_depth, &[name], depth);
         }
         series.tasks.set(number(clock::running_tasks()));
         let all = series.all();

@@ -18,11 +18,11 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 use prometheus::Registry;
-use windlass_api::binding::ClusterResourceBinding;
 use windlass_api::member::{MemberCluster, MemberClusterStatus};
-use windlass_api::placement::{ClusterResourcePlacement, PlacementStatus};
+use windlass_api::placement::PlacementStatus;
+use windlass_api::scoped::{Binding, Placement};
 use windlass_cluster::events::{Severity, reference_to};
-use windlass_cluster::{Change, Events, NewEvent, clock};
+use windlass_cluster::{Change, Events, KindOf, NewEvent, clock};
 use windlass_status::transitions::{Transition, of_member, of_placement};
 
 use self::collector::FleetCollector;
@@ -77,7 +77,7 @@ impl Observer {
     }
 
     /// A placement has changed.
-    pub fn placement_changed(&self, change: &Change<ClusterResourcePlacement>) {
+    pub fn placement_changed(&self, change: &Change<Placement>) {
         let name = change.key.to_string();
         let mut tally = self.lock();
         let Some(new) = &change.new else {
@@ -94,7 +94,7 @@ impl Observer {
     }
 
     /// A binding has changed.
-    pub fn binding_changed(&self, change: &Change<ClusterResourceBinding>) {
+    pub fn binding_changed(&self, change: &Change<Binding>) {
         let new = change.new.as_deref().and_then(Summary::of);
         self.lock().binding(&change.key.to_string(), new);
     }
@@ -105,7 +105,7 @@ impl Observer {
     }
 
     /// A placement's status, as given, has been replaced by a new one.
-    pub fn placement_status(&self, old: &ClusterResourcePlacement, new: Option<&PlacementStatus>) {
+    pub fn placement_status(&self, old: &Placement, new: Option<&PlacementStatus>) {
         let Some(new) = new else { return };
         for news in of_placement(old.status.as_ref(), new) {
             self.tell(old, news);
@@ -134,7 +134,7 @@ impl Observer {
     }
 
     /// The log line's own object is told by the fields of the look that it is logged in.
-    fn tell<K: Resource<DynamicType = ()>>(&self, about: &K, news: Transition) {
+    fn tell<K: Resource<DynamicType: KindOf<K>>>(&self, about: &K, news: Transition) {
         let (cluster, reason) = (news.cluster.as_deref(), news.reason.as_str());
         if news.is_warning {
             tracing::warn!(cluster, reason, "{}", news.note);
@@ -169,9 +169,12 @@ impl Observer {
 }
 
 /// Log lines of the present look say which placement and cluster a binding is about.
-pub fn log_binding(binding: &ClusterResourceBinding) {
+pub fn log_binding(binding: &Binding) {
     let span = tracing::Span::current();
-    span.record("placement", placement_of(binding));
+    span.record(
+        "placement",
+        placement_of(binding).map(|key| key.to_string()),
+    );
     span.record("cluster", binding.spec.target_cluster.as_str());
 }
 

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use windlass_api::binding::{BindingState, ClusterResourceBinding};
+use windlass_api::binding::BindingState;
 use windlass_api::conditions::{Stage, Status};
 use windlass_api::placement::ApplyStrategyType;
+use windlass_api::scoped::Binding;
 use windlass_status::conditions::{find, status};
 use windlass_status::transitions::failing;
 
@@ -31,7 +32,7 @@ pub struct Summary {
 impl Summary {
     /// Sums a binding up; none for one that places nothing (any more).
     #[must_use]
-    pub fn of(binding: &ClusterResourceBinding) -> Option<Self> {
+    pub fn of(binding: &Binding) -> Option<Self> {
         let placement = placement_of(binding)?;
         if binding.metadata.deletion_timestamp.is_some()
             || binding.spec.state == BindingState::Unscheduled
@@ -66,8 +67,8 @@ impl Summary {
         let objects = told.and_then(|told| told.failed_placements.as_deref());
         let reported = snapshot.or_else(|| Some(wanted).filter(|_| is_present));
         Some(Self {
-            index: reported.and_then(|name| index_of(&placement, name)),
-            placement: placement.into(),
+            index: reported.and_then(|name| index_of(&placement.name, name)),
+            placement: placement.to_string().into(),
             cluster: binding.spec.target_cluster.as_str().into(),
             stages: stages.iter().map(stand).collect(),
             failing: failing(conditions, objects.unwrap_or_default())
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
 
     fn summary(spec: &Value, status: Value) -> Option<Summary> {
-        let mut binding: ClusterResourceBinding = serde_json::from_value(json!({
+        let mut binding: Binding = serde_json::from_value(json!({
             "metadata": { "name": "b", "generation": 2, "labels": { "kubernetes-fleet.io/parent-CRP": "web" } },
             "spec": { "state": "Bound", "resourceSnapshotName": "web-4-snapshot", "targetCluster": "east",
                       "schedulingPolicySnapshotName": "web-0",

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_api::conditions::{PLACEMENT_SCHEDULED, Stage, Status};
-use windlass_api::placement::{ClusterResourcePlacement, RolloutStrategyType};
+use windlass_api::placement::RolloutStrategyType;
+use windlass_api::scoped::Placement;
 use windlass_cluster::clock::Instant;
 use windlass_status::conditions::{find, status};
 use windlass_status::defaults::rollout_type;
@@ -28,7 +29,7 @@ pub struct PlacementFacts {
 impl PlacementFacts {
     /// Reads them off a placement.
     #[must_use]
-    pub fn of(placement: &ClusterResourcePlacement) -> Self {
+    pub fn of(placement: &Placement) -> Self {
         let Some(told) = &placement.status else {
             return Self::default();
         };

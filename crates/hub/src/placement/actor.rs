@@ -10,27 +10,28 @@ use kube::{Api, ResourceExt};
 use windlass_aggregator::{ExternalUnset, Scheduling};
 use windlass_api::conditions::SCHEDULED;
 use windlass_api::labels;
-use windlass_api::placement::{ClusterResourcePlacement, ResourceIdentifier};
-use windlass_api::snapshot::{ClusterSchedulingPolicySnapshot, PolicySnapshotStatus};
+use windlass_api::placement::ResourceIdentifier;
+use windlass_api::scoped::{Placement, PolicySnapshot};
+use windlass_api::snapshot::PolicySnapshotStatus;
 use windlass_cluster::clock::{self, Instant};
 use windlass_cluster::{ApiError, ObjectKey, Writer};
-use windlass_scheduler::{ClusterView, ExistingBinding, Schedule, SchedulingView, schedule};
+use windlass_scheduler::Schedule;
 use windlass_status::conditions::NewCondition;
 
-use super::bindings::{self, BindingInputs, BindingPlan};
-use super::policy::{self, PolicyInputs};
+use super::bindings::BindingPlan;
+use super::plan::{self, PlacementPlan, PlacementView};
+use super::policy::PolicyPlan;
 use super::report::{notes, verdict};
-use super::snapshots::{self, Groups, LatestSnapshot, SnapshotInputs};
+use super::snapshots::{self, Groups, LatestSnapshot};
 use crate::contents::{Contents, identifier};
 use crate::members::Members;
+use crate::scoped::api_in;
 use crate::select::{Resources, SelectError, Selection};
 use crate::worker::{Next, work};
 use crate::world::{BY_PLACEMENT, World};
 
 /// Binding writes of one placement in flight at once.
 const PARALLEL: usize = 16;
-/// Snapshots kept when the placement does not say.
-const DEFAULT_HISTORY: i32 = 10;
 /// Longest time for which a stream of changes is gathered into one snapshot.
 const LONGEST_GATHERING: Duration = Duration::from_secs(10);
 /// First wait between two snapshots of one placement.
@@ -57,7 +58,7 @@ pub struct Actor {
     resources: Resources,
     members: Members,
     pub(super) external_unset: ExternalUnset,
-    pub(super) memory: Arc<DashMap<String, Memory>>,
+    pub(super) memory: Arc<DashMap<ObjectKey, Memory>>,
 }
 
 /// What is decided on the way, for the status.
@@ -65,7 +66,7 @@ pub(super) struct Decided {
     pub(super) schedule: Schedule,
     /// What a person should know beside the verdict of the scheduler.
     pub(super) notes: Vec<String>,
-    pub(super) policy_snapshot: Arc<ClusterSchedulingPolicySnapshot>,
+    pub(super) policy_snapshot: Arc<PolicySnapshot>,
     pub(super) groups: Groups,
     pub(super) latest: LatestSnapshot,
     pub(super) resources: Vec<ResourceIdentifier>,
@@ -98,22 +99,22 @@ impl Actor {
     /// Works until the queue is closed.
     pub async fn work(self) {
         let queue = self.world.queues.placements.clone();
-        work(queue, "placement", |name| {
+        work(queue, "placement", |key| {
             let this = self.clone();
-            async move { this.process(&name).await }
+            async move { this.process(&key).await }
         })
         .await;
     }
 
-    pub(super) fn forget(&self, placement: &str) {
+    pub(super) fn forget(&self, placement: &ObjectKey) {
         self.memory.remove(placement);
         self.resources.forget(placement);
         self.contents.forget(placement);
     }
 
-    async fn process(&self, name: &str) -> Result<Next, ApiError> {
-        let Some(placement) = self.world.placements.get(&ObjectKey::cluster(name)) else {
-            return self.gone(name).await;
+    async fn process(&self, key: &ObjectKey) -> Result<Next, ApiError> {
+        let Some(placement) = self.world.placements.get(key) else {
+            return self.gone(key).await;
         };
         if placement.metadata.deletion_timestamp.is_some() {
             return self.delete(&placement).await;
@@ -121,7 +122,7 @@ impl Actor {
         let placement = self.ensure_finalizer(placement).await?;
         let selection = match self
             .resources
-            .select(name, &placement.spec.resource_selectors)
+            .select(key, &placement.spec.resource_selectors)
             .await
         {
             Ok(selection) => selection,
@@ -153,16 +154,16 @@ impl Actor {
 
     /// A placement that is gone though bindings are left: somebody took its finalizer off. What it placed
     /// is removed, but only when the API server itself says that the placement is gone.
-    async fn gone(&self, name: &str) -> Result<Next, ApiError> {
-        self.forget(name);
-        let bindings = self.world.bindings_of(name);
+    async fn gone(&self, key: &ObjectKey) -> Result<Next, ApiError> {
+        self.forget(key);
+        let bindings = self.world.bindings_of(key);
         if bindings
             .iter()
             .any(|binding| binding.metadata.deletion_timestamp.is_none())
         {
-            let api: Api<ClusterResourcePlacement> = Api::all(self.writer.client().clone());
+            let api: Api<Placement> = api_in(self.writer.client().clone(), &key.namespace);
             if api
-                .get_metadata_opt(name)
+                .get_metadata_opt(&key.name)
                 .await
                 .map_err(ApiError::from_kube)?
                 .is_none()
@@ -175,8 +176,8 @@ impl Actor {
 
     async fn ensure_finalizer(
         &self,
-        placement: Arc<ClusterResourcePlacement>,
-    ) -> Result<Arc<ClusterResourcePlacement>, ApiError> {
+        placement: Arc<Placement>,
+    ) -> Result<Arc<Placement>, ApiError> {
         if placement
             .finalizers()
             .iter()
@@ -193,29 +194,29 @@ impl Actor {
         Ok(Arc::new(live))
     }
 
-    async fn place(
-        &self,
-        placement: &ClusterResourcePlacement,
-        selection: &Selection,
-    ) -> Result<Next, ApiError> {
-        let name = placement.name_any();
-        let limit = usize::try_from(
-            placement
-                .spec
-                .revision_history_limit
-                .unwrap_or(DEFAULT_HISTORY),
-        )
-        .unwrap_or(1);
-        let (latest, wait) = match self.snapshot(placement, selection, limit).await? {
-            Snapshotted::Latest(latest) => (latest, None),
-            Snapshotted::Later(wait, latest) => (latest, Some(wait)),
-        };
+    async fn place(&self, placement: &Placement, selection: &Selection) -> Result<Next, ApiError> {
+        let key = ObjectKey::of(placement);
         let now = clock::now();
-        let groups = Groups::of(&self.world.snapshots.by_index(BY_PLACEMENT, &name));
         let unreachable = self.members.unreachable();
-        let policy = self.policy(placement, limit).await?;
-        let (plan, schedule) =
-            self.bindings(placement, &policy, &latest, &groups, &unreachable, now);
+        let pause = self.pause(&key);
+        let plan = self.plan(placement, selection, pause.is_some(), &unreachable, now);
+        // Only a snapshot that is wanted waits.
+        let wait = pause.filter(|_| plan.snapshots.is_none());
+        if let Some(snapshots) = &plan.snapshots {
+            if !snapshots.create.is_empty() {
+                self.note_snapshot(&key);
+            }
+            self.write_snapshots(snapshots).await?;
+        }
+        let PlacementPlan {
+            latest,
+            policy,
+            schedule,
+            bindings: plan,
+            ..
+        } = plan;
+        let groups = self.world.groups_of(&key);
+        let policy = self.write_policy(&key, &policy).await?;
         let policy = self.decisions(placement, policy, &schedule, now).await?;
         // One that is refused does not keep the status of the others from being written.
         let written = self.write_bindings(&plan).await;
@@ -227,19 +228,21 @@ impl Actor {
                 .collect(),
             Some(_) => self
                 .contents
-                .get(&latest.name)
+                .get(&ObjectKey::namespaced(&key.namespace, &latest.name))
                 .await?
                 .map(|content| content.identifiers())
                 .unwrap_or_default(),
         };
+        let mut notes = notes(
+            selection,
+            placement,
+            &self.world.bindings_of(&key),
+            &written,
+        );
+        notes.extend(schedule.trouble.iter().cloned());
         let decided = Decided {
             schedule,
-            notes: notes(
-                selection,
-                placement,
-                &self.world.bindings_of(&name),
-                &written,
-            ),
+            notes,
             policy_snapshot: policy,
             groups,
             latest,
@@ -266,60 +269,50 @@ impl Actor {
             .map_or(Next::Event, Next::After))
     }
 
-    /// Makes the selection the latest snapshot, at once when changes are rare; a stream of changes is
-    /// gathered, longer and longer, and its last state always gets a snapshot.
-    async fn snapshot(
+    fn plan(
         &self,
-        placement: &ClusterResourcePlacement,
+        placement: &Placement,
         selection: &Selection,
-        history_limit: usize,
-    ) -> Result<Snapshotted, ApiError> {
-        let name = placement.name_any();
-        let groups = Groups::of(&self.world.snapshots.by_index(BY_PLACEMENT, &name));
-        let in_use: BTreeSet<String> = self
-            .world
-            .bindings_of(&name)
-            .iter()
-            .map(|b| b.spec.resource_snapshot_name.clone())
-            .collect();
-        let uid = placement.uid().unwrap_or_default();
-        let plan = snapshots::plan(&SnapshotInputs {
-            placement: &name,
-            placement_uid: &uid,
-            groups: &groups,
-            manifests: &selection.manifests,
-            hash: selection.hash,
-            history_limit,
-            in_use: &in_use,
-        });
-        if !plan.create.is_empty()
-            && let Some(wait) = self.gathering(&name)
-            && let Some((index, group)) = groups.latest()
-        {
-            let hash = group.hash().unwrap_or_default().to_owned();
-            let latest = LatestSnapshot {
-                name: group.name().unwrap_or_default(),
-                index,
-                hash,
-            };
-            return Ok(Snapshotted::Later(wait, latest));
-        }
-        self.write_snapshots(&plan).await?;
-        Ok(Snapshotted::Latest(plan.latest))
+        snapshot_waits: bool,
+        unreachable: &BTreeSet<String>,
+        now: jiff::Timestamp,
+    ) -> PlacementPlan {
+        let key = ObjectKey::of(placement);
+        plan::plan(
+            &PlacementView {
+                placement,
+                manifests: &selection.manifests,
+                hash: selection.hash,
+                snapshot_waits,
+                groups: &self.world.groups_of(&key),
+                policies: &self.world.policies.under(BY_PLACEMENT, &key),
+                bindings: &self.world.bindings_of(&key),
+                clusters: &self.world.clusters.list(),
+                heard: &|cluster| self.members.last_contact(cluster),
+                unreachable,
+            },
+            now,
+        )
     }
 
-    /// How long a new snapshot has to wait; none when it may be made now, which is noted.
-    fn gathering(&self, placement: &str) -> Option<Duration> {
+    /// How long a new snapshot has to wait. It is made at once when changes are rare; a stream of changes is
+    /// gathered, longer and longer, and its last state always gets a snapshot.
+    fn pause(&self, placement: &ObjectKey) -> Option<Duration> {
         let now = clock::monotonic();
-        let mut memory = self.memory.entry(placement.to_owned()).or_default();
+        let (last, pause) = self.memory.get(placement)?.snapshot?;
+        (last + pause > now).then(|| last + pause - now)
+    }
+
+    /// A snapshot is made now.
+    fn note_snapshot(&self, placement: &ObjectKey) {
+        let now = clock::monotonic();
+        let mut memory = self.memory.entry(placement.clone()).or_default();
         let pause = match memory.snapshot {
-            Some((last, pause)) if last + pause > now => return Some(last + pause - now),
             // A change soon after the pause is part of a stream; later ones stand alone.
             Some((last, pause)) if last + pause * 4 > now => (pause * 2).min(LONGEST_GATHERING),
             _ => SHORTEST_GATHERING,
         };
         memory.snapshot = Some((now, pause));
-        None
     }
 
     async fn write_snapshots(&self, plan: &snapshots::SnapshotPlan) -> Result<(), ApiError> {
@@ -348,22 +341,11 @@ impl Actor {
         Ok(())
     }
 
-    async fn policy(
+    async fn write_policy(
         &self,
-        placement: &ClusterResourcePlacement,
-        history_limit: usize,
-    ) -> Result<Arc<ClusterSchedulingPolicySnapshot>, ApiError> {
-        let name = placement.name_any();
-        let existing = self.world.policies.by_index(BY_PLACEMENT, &name);
-        let uid = placement.uid().unwrap_or_default();
-        let plan = policy::plan(&PolicyInputs {
-            placement: &name,
-            placement_uid: &uid,
-            generation: placement.metadata.generation.unwrap_or_default(),
-            policy: placement.spec.policy.as_ref(),
-            snapshots: &existing,
-            history_limit,
-        });
+        placement: &ObjectKey,
+        plan: &PolicyPlan,
+    ) -> Result<Arc<PolicySnapshot>, ApiError> {
         if let Some(new) = &plan.create {
             self.world.policies.observe(self.writer.create(new).await?);
         }
@@ -378,7 +360,7 @@ impl Actor {
         }
         self.world
             .policies
-            .get(&ObjectKey::cluster(&plan.latest))
+            .get(&ObjectKey::namespaced(&placement.namespace, &plan.latest))
             .ok_or_else(|| {
                 ApiError::transient(format!(
                     "policy snapshot {} is not in the cache",
@@ -387,76 +369,14 @@ impl Actor {
             })
     }
 
-    fn bindings(
-        &self,
-        placement: &ClusterResourcePlacement,
-        policy: &ClusterSchedulingPolicySnapshot,
-        latest: &LatestSnapshot,
-        groups: &Groups,
-        unreachable: &BTreeSet<String>,
-        now: jiff::Timestamp,
-    ) -> (BindingPlan, Schedule) {
-        let name = placement.name_any();
-        let existing = self.world.bindings_of(&name);
-        let clusters = self.world.clusters.list();
-        let views: Vec<ClusterView<'_>> = clusters
-            .iter()
-            .map(|cluster| {
-                let mut view = ClusterView::of(cluster);
-                let heard = self.members.last_contact(view.name);
-                view.membership.last_heartbeat = view.membership.last_heartbeat.max(heard);
-                view
-            })
-            .collect();
-        let policy_snapshot = policy.name_any();
-        let bound: Vec<ExistingBinding<'_>> = existing
-            .iter()
-            .map(|binding| ExistingBinding {
-                cluster: &binding.spec.target_cluster,
-                state: binding.spec.state.clone(),
-                deleting: binding.metadata.deletion_timestamp.is_some(),
-                current_policy: binding.spec.scheduling_policy_snapshot_name == policy_snapshot,
-                score: binding.spec.cluster_decision.cluster_score,
-            })
-            .collect();
-        let view = SchedulingView {
-            policy: placement.spec.policy.as_ref(),
-            namespace: None,
-            clusters: &views,
-            existing: &bound,
-        };
-        let schedule = schedule(&view, now);
-        let members = clusters
-            .iter()
-            .filter(|cluster| cluster.metadata.deletion_timestamp.is_none())
-            .map(|cluster| cluster.name_any())
-            .collect();
-        let plan = bindings::plan(
-            &BindingInputs {
-                placement: &name,
-                policy: placement.spec.policy.as_ref(),
-                strategy: placement.spec.strategy.as_ref(),
-                selected: &schedule.selected,
-                members: &members,
-                unreachable,
-                policy_snapshot: &policy_snapshot,
-                latest,
-                groups,
-                existing: &existing,
-            },
-            now,
-        );
-        (plan, schedule)
-    }
-
     /// Writes the scheduler's decisions for people and other tools; nothing of ours reads them back.
     async fn decisions(
         &self,
-        placement: &ClusterResourcePlacement,
-        policy: Arc<ClusterSchedulingPolicySnapshot>,
+        placement: &Placement,
+        policy: Arc<PolicySnapshot>,
         schedule: &Schedule,
         now: jiff::Timestamp,
-    ) -> Result<Arc<ClusterSchedulingPolicySnapshot>, ApiError> {
+    ) -> Result<Arc<PolicySnapshot>, ApiError> {
         let previous = policy.status.clone().unwrap_or_default();
         let (status, reason) = verdict(schedule);
         let condition = NewCondition {
@@ -517,16 +437,10 @@ impl Actor {
     }
 }
 
-enum Snapshotted {
-    Latest(LatestSnapshot),
-    /// The selection has changed, but its snapshot waits; until then the old one is the latest.
-    Later(Duration, LatestSnapshot),
-}
-
 enum Write<'a> {
-    Create(&'a windlass_api::binding::ClusterResourceBinding),
-    Replace(&'a windlass_api::binding::ClusterResourceBinding),
-    Delete(&'a windlass_api::binding::ClusterResourceBinding),
+    Create(&'a windlass_api::scoped::Binding),
+    Replace(&'a windlass_api::scoped::Binding),
+    Delete(&'a windlass_api::scoped::Binding),
 }
 
 fn until(at: jiff::Timestamp, now: jiff::Timestamp) -> Duration {

@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use windlass_api::binding::{BindingSpec, BindingState, ClusterResourceBinding};
+use windlass_api::binding::{BindingSpec, BindingState};
 use windlass_api::placement::{
     ApplyStrategy, PlacementPolicy, RolloutStrategy, RolloutStrategyType,
 };
+use windlass_api::scoped::Binding;
 use windlass_api::snapshot::ClusterDecision;
 use windlass_api::{labels, names};
+use windlass_cluster::ObjectKey;
 use windlass_rollout::{
     Readiness, RollingPlan, RollingView, RolloutBinding, plan_rolling, target_count,
 };
@@ -26,8 +28,8 @@ use crate::delivery::desired_digest;
 
 /// What [`plan`] needs.
 pub struct BindingInputs<'a> {
-    /// Name of the placement.
-    pub placement: &'a str,
+    /// The placement.
+    pub placement: &'a ObjectKey,
     /// Its policy.
     pub policy: Option<&'a PlacementPolicy>,
     /// Its strategy.
@@ -45,18 +47,18 @@ pub struct BindingInputs<'a> {
     /// Every snapshot group.
     pub groups: &'a Groups,
     /// The placement's bindings.
-    pub existing: &'a [Arc<ClusterResourceBinding>],
+    pub existing: &'a [Arc<Binding>],
 }
 
 /// What to write.
 #[derive(Debug, Default)]
 pub struct BindingPlan {
     /// New bindings.
-    pub create: Vec<ClusterResourceBinding>,
+    pub create: Vec<Binding>,
     /// Changed bindings.
-    pub replace: Vec<ClusterResourceBinding>,
+    pub replace: Vec<Binding>,
     /// Bindings that go.
-    pub delete: Vec<Arc<ClusterResourceBinding>>,
+    pub delete: Vec<Arc<Binding>>,
     /// Names of bindings that the rollout's bounds hold back.
     pub held: BTreeSet<String>,
     /// When to look again though nothing is heard.
@@ -65,11 +67,7 @@ pub struct BindingPlan {
 
 /// Digest of what a binding asks for; none when its snapshot is gone or incomplete.
 #[must_use]
-pub fn digest_of(
-    binding: &ClusterResourceBinding,
-    groups: &Groups,
-    latest: &LatestSnapshot,
-) -> Option<Digest> {
+pub fn digest_of(binding: &Binding, groups: &Groups, latest: &LatestSnapshot) -> Option<Digest> {
     let name = &binding.spec.resource_snapshot_name;
     if *name == latest.name {
         return Some(desired_digest(binding, &latest.hash));
@@ -112,8 +110,8 @@ pub fn plan(inputs: &BindingInputs<'_>, now: Timestamp) -> BindingPlan {
 }
 
 struct Wanted {
-    live: Option<Arc<ClusterResourceBinding>>,
-    next: ClusterResourceBinding,
+    live: Option<Arc<Binding>>,
+    next: Binding,
     gone: bool,
 }
 
@@ -150,7 +148,7 @@ fn desired_bindings(inputs: &BindingInputs<'_>) -> Vec<Wanted> {
 fn existing(
     inputs: &BindingInputs<'_>,
     decisions: &BTreeMap<&str, &ClusterDecision>,
-    live: &Arc<ClusterResourceBinding>,
+    live: &Arc<Binding>,
 ) -> Wanted {
     let mut next = (**live).clone();
     let mut gone = false;
@@ -176,7 +174,7 @@ fn existing(
     }
 }
 
-fn keep(inputs: &BindingInputs<'_>, next: &mut ClusterResourceBinding, decision: &ClusterDecision) {
+fn keep(inputs: &BindingInputs<'_>, next: &mut Binding, decision: &ClusterDecision) {
     if next.spec.scheduling_policy_snapshot_name != inputs.policy_snapshot {
         inputs
             .policy_snapshot
@@ -194,7 +192,7 @@ fn keep(inputs: &BindingInputs<'_>, next: &mut ClusterResourceBinding, decision:
     }
 }
 
-fn unschedule(next: &mut ClusterResourceBinding) {
+fn unschedule(next: &mut Binding) {
     if next.spec.state != BindingState::Unscheduled {
         let previous = next.spec.state.as_str().to_owned();
         // Other annotations stay (trap T10).
@@ -204,11 +202,11 @@ fn unschedule(next: &mut ClusterResourceBinding) {
     }
 }
 
-fn new_binding(inputs: &BindingInputs<'_>, decision: &ClusterDecision) -> ClusterResourceBinding {
+fn new_binding(inputs: &BindingInputs<'_>, decision: &ClusterDecision) -> Binding {
     let cluster = &decision.cluster_name;
     let unique = Digest::of_bytes(format!("{}/{cluster}", inputs.placement).as_bytes()).to_string();
-    let name = names::binding(inputs.placement, cluster, &unique[..8]);
-    let mut binding = ClusterResourceBinding::new(
+    let name = names::binding(&inputs.placement.name, cluster, &unique[..8]);
+    let mut binding = Binding::new(
         &name,
         BindingSpec {
             state: BindingState::Scheduled,
@@ -218,10 +216,11 @@ fn new_binding(inputs: &BindingInputs<'_>, decision: &ClusterDecision) -> Cluste
             apply_strategy: Some(apply_strategy(inputs.strategy)),
             ..Default::default()
         },
-    );
+    )
+    .within(&inputs.placement.namespace);
     binding.metadata.labels = Some(BTreeMap::from([(
         labels::PARENT_PLACEMENT.to_owned(),
-        inputs.placement.to_owned(),
+        inputs.placement.name.clone(),
     )]));
     binding.metadata.finalizers = Some(vec![labels::WORK_FINALIZER.to_owned()]);
     binding
@@ -300,11 +299,7 @@ fn rollout_binding<'a>(
     }
 }
 
-fn retarget(
-    inputs: &BindingInputs<'_>,
-    apply: &ApplyStrategy,
-    binding: &mut ClusterResourceBinding,
-) {
+fn retarget(inputs: &BindingInputs<'_>, apply: &ApplyStrategy, binding: &mut Binding) {
     binding
         .spec
         .resource_snapshot_name

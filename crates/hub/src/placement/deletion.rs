@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::ResourceExt;
-use windlass_api::binding::ClusterResourceBinding;
 use windlass_api::conditions::{PLACEMENT_DELETING, Stage, Status};
 use windlass_api::labels;
-use windlass_api::placement::ClusterResourcePlacement;
-use windlass_cluster::{ApiError, clock};
+use windlass_api::scoped::{Binding, Placement};
+use windlass_cluster::{ApiError, ObjectKey, clock};
 use windlass_status::conditions::{NewCondition, find, set};
 use windlass_status::transitions::DELETION_IN_PROGRESS;
 
@@ -23,28 +22,25 @@ const REMOVING: &str = "removing";
 
 impl Actor {
     /// Takes the next step; every step is safe to repeat.
-    pub(super) async fn delete(
-        &self,
-        placement: &ClusterResourcePlacement,
-    ) -> Result<Next, ApiError> {
-        let name = placement.name_any();
-        self.forget(&name);
+    pub(super) async fn delete(&self, placement: &Placement) -> Result<Next, ApiError> {
+        let key = ObjectKey::of(placement);
+        self.forget(&key);
         let ours =
             |f: &String| f == labels::PLACEMENT_FINALIZER || f == labels::SCHEDULER_FINALIZER;
         if !placement.finalizers().iter().any(ours) {
             return Ok(Next::Event);
         }
-        let bindings = self.world.bindings_of(&name);
+        let bindings = self.world.bindings_of(&key);
         if !bindings.is_empty() {
             self.delete_bindings(&bindings).await?;
             self.say_what_for(placement, &bindings).await?;
             return Ok(Next::Event);
         }
-        for snapshot in self.world.snapshots.by_index(BY_PLACEMENT, &name) {
+        for snapshot in self.world.snapshots.under(BY_PLACEMENT, &key) {
             self.writer.delete(&*snapshot).await?;
             self.world.snapshots.observe_deleted(&snapshot);
         }
-        for policy in self.world.policies.by_index(BY_PLACEMENT, &name) {
+        for policy in self.world.policies.under(BY_PLACEMENT, &key) {
             self.writer.delete(&*policy).await?;
             self.world.policies.observe_deleted(&policy);
         }
@@ -57,10 +53,7 @@ impl Actor {
     }
 
     /// Asks for the deletion of bindings; what they placed is removed before they go.
-    pub(super) async fn delete_bindings(
-        &self,
-        bindings: &[Arc<ClusterResourceBinding>],
-    ) -> Result<(), ApiError> {
+    pub(super) async fn delete_bindings(&self, bindings: &[Arc<Binding>]) -> Result<(), ApiError> {
         for binding in bindings
             .iter()
             .filter(|b| b.metadata.deletion_timestamp.is_none())
@@ -72,8 +65,8 @@ impl Actor {
 
     async fn say_what_for(
         &self,
-        placement: &ClusterResourcePlacement,
-        bindings: &[Arc<ClusterResourceBinding>],
+        placement: &Placement,
+        bindings: &[Arc<Binding>],
     ) -> Result<(), ApiError> {
         let waits: BTreeMap<&str, &str> = bindings
             .iter()
@@ -137,7 +130,7 @@ fn is_routine(trouble: &str) -> bool {
 }
 
 /// What the removal of a binding waits for.
-pub(crate) fn trouble(binding: &ClusterResourceBinding) -> Option<&str> {
+pub(crate) fn trouble(binding: &Binding) -> Option<&str> {
     let list = binding.status.as_ref()?.conditions.as_deref()?;
     let condition = find(list, Stage::WorkSynchronized.as_str())?;
     (condition.status == "False").then_some(condition.message.as_str())

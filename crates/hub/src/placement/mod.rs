@@ -1,12 +1,13 @@
 //! One placement: from what it selects to what its status says.
 //!
-//! The [`actor`] takes a placement's name from the queue, reads the world, asks the pure planners
-//! ([`snapshots`], [`policy`], the scheduler, [`bindings`] with the rolling planner, the aggregator) and
+//! The [`actor`] takes a placement's name from the queue, reads the world, asks the pure [`plan`]
+//! ([`snapshots`], [`policy`], the scheduler, [`bindings`] with the rolling planner) and the aggregator, and
 //! sends what has changed, in an order of which every prefix is a valid state.
 
 pub mod actor;
 pub mod bindings;
 pub mod deletion;
+pub mod plan;
 pub mod policy;
 mod report;
 pub mod snapshots;
@@ -16,15 +17,17 @@ mod tests;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
-use windlass_api::placement::ClusterResourcePlacement;
+use windlass_api::scoped::{Placement, Scope};
+use windlass_cluster::ObjectKey;
 
-/// Marks an object as a placement's.
+/// Marks an object as a placement's: one of the same namespace, if the placement lives in one.
 #[must_use]
-pub fn owner_reference(placement: &str, uid: &str) -> OwnerReference {
+pub fn owner_reference(placement: &ObjectKey, uid: &str) -> OwnerReference {
+    let scope = Scope::of_namespace(Some(&placement.namespace));
     OwnerReference {
-        api_version: ClusterResourcePlacement::api_version(&()).into_owned(),
-        kind: ClusterResourcePlacement::kind(&()).into_owned(),
-        name: placement.to_owned(),
+        api_version: Placement::api_version(&scope).into_owned(),
+        kind: Placement::kind(&scope).into_owned(),
+        name: placement.name.clone(),
         uid: uid.to_owned(),
         controller: Some(true),
         block_owner_deletion: Some(true),

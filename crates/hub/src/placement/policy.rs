@@ -6,27 +6,29 @@ use std::sync::Arc;
 use k8s_openapi::ByteString;
 use kube::ResourceExt;
 use windlass_api::placement::PlacementPolicy;
-use windlass_api::snapshot::{ClusterSchedulingPolicySnapshot, PolicySnapshotSpec};
+use windlass_api::scoped::PolicySnapshot;
+use windlass_api::snapshot::PolicySnapshotSpec;
 use windlass_api::{labels, names};
+use windlass_cluster::ObjectKey;
 use windlass_status::digest::Digest;
 
 /// What to write, in this order.
 #[derive(Debug, Default)]
 pub struct PolicyPlan {
     /// A new snapshot.
-    pub create: Option<ClusterSchedulingPolicySnapshot>,
+    pub create: Option<PolicySnapshot>,
     /// Snapshots whose labels or annotations change.
-    pub update: Vec<ClusterSchedulingPolicySnapshot>,
+    pub update: Vec<PolicySnapshot>,
     /// Snapshots beyond the history limit.
-    pub expired: Vec<Arc<ClusterSchedulingPolicySnapshot>>,
+    pub expired: Vec<Arc<PolicySnapshot>>,
     /// Name of the latest once all is written.
     pub latest: String,
 }
 
 /// What [`plan`] needs.
 pub struct PolicyInputs<'a> {
-    /// Name of the placement.
-    pub placement: &'a str,
+    /// The placement.
+    pub placement: &'a ObjectKey,
     /// UID of the placement.
     pub placement_uid: &'a str,
     /// Generation of the placement.
@@ -34,7 +36,7 @@ pub struct PolicyInputs<'a> {
     /// Its policy.
     pub policy: Option<&'a PlacementPolicy>,
     /// The snapshots that exist.
-    pub snapshots: &'a [Arc<ClusterSchedulingPolicySnapshot>],
+    pub snapshots: &'a [Arc<PolicySnapshot>],
     /// How many are kept.
     pub history_limit: usize,
 }
@@ -48,7 +50,7 @@ pub fn plan(inputs: &PolicyInputs<'_>) -> PolicyPlan {
         ..policy
     });
     let hash = hash(policy.as_ref());
-    let mut known: Vec<(u64, &Arc<ClusterSchedulingPolicySnapshot>)> = inputs
+    let mut known: Vec<(u64, &Arc<PolicySnapshot>)> = inputs
         .snapshots
         .iter()
         .filter_map(|snapshot| Some((index_of(snapshot)?, snapshot)))
@@ -63,18 +65,19 @@ pub fn plan(inputs: &PolicyInputs<'_>) -> PolicyPlan {
         Some((index, _)) => index,
         None => {
             let index = known.last().map_or(0, |(index, _)| index + 1);
-            let name = names::policy_snapshot(inputs.placement, index);
-            let mut object = ClusterSchedulingPolicySnapshot::new(
+            let name = names::policy_snapshot(&inputs.placement.name, index);
+            let mut object = PolicySnapshot::new(
                 &name,
                 PolicySnapshotSpec {
                     policy,
                     policy_hash: hash,
                 },
-            );
+            )
+            .within(&inputs.placement.namespace);
             object.metadata.labels = Some(BTreeMap::from([
                 (
                     labels::PARENT_PLACEMENT.to_owned(),
-                    inputs.placement.to_owned(),
+                    inputs.placement.name.clone(),
                 ),
                 (labels::IS_LATEST_SNAPSHOT.to_owned(), "true".to_owned()),
                 (labels::POLICY_INDEX.to_owned(), index.to_string()),
@@ -88,7 +91,7 @@ pub fn plan(inputs: &PolicyInputs<'_>) -> PolicyPlan {
             index
         }
     };
-    plan.latest = names::policy_snapshot(inputs.placement, latest_index);
+    plan.latest = names::policy_snapshot(&inputs.placement.name, latest_index);
     for (index, snapshot) in &known {
         if let Some(changed) = relabelled(inputs, snapshot, *index == latest_index) {
             plan.update.push(changed);
@@ -113,9 +116,9 @@ pub fn plan(inputs: &PolicyInputs<'_>) -> PolicyPlan {
 
 fn relabelled(
     inputs: &PolicyInputs<'_>,
-    snapshot: &ClusterSchedulingPolicySnapshot,
+    snapshot: &PolicySnapshot,
     latest: bool,
-) -> Option<ClusterSchedulingPolicySnapshot> {
+) -> Option<PolicySnapshot> {
     let mut changed = snapshot.clone();
     changed
         .labels_mut()
@@ -148,6 +151,6 @@ fn hash(policy: Option<&PlacementPolicy>) -> ByteString {
     ByteString(Digest::of_json(&value).to_string().into_bytes())
 }
 
-fn index_of(snapshot: &ClusterSchedulingPolicySnapshot) -> Option<u64> {
+fn index_of(snapshot: &PolicySnapshot) -> Option<u64> {
     snapshot.labels().get(labels::POLICY_INDEX)?.parse().ok()
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use windlass_aggregator::Scheduling;
-use windlass_api::binding::{BindingState, ClusterResourceBinding};
+use windlass_api::binding::BindingState;
 use windlass_api::conditions::{Reason, Status};
-use windlass_api::placement::{ClusterResourcePlacement, ResourceIdentifier, RolloutStrategyType};
-use windlass_cluster::{ApiError, clock};
+use windlass_api::placement::{ResourceIdentifier, RolloutStrategyType};
+use windlass_api::scoped::{Binding, Placement};
+use windlass_cluster::{ApiError, ObjectKey, clock};
 use windlass_scheduler::Schedule;
 use windlass_status::defaults::rollout_type;
 
@@ -26,7 +27,7 @@ impl Actor {
     /// Only says why the placement can't be acted on: nothing that runs is touched.
     pub(super) async fn stand(
         &self,
-        placement: &ClusterResourcePlacement,
+        placement: &Placement,
         scheduling: Scheduling<'_>,
     ) -> Result<(), ApiError> {
         let empty = (Groups::default(), LatestSnapshot::default());
@@ -53,13 +54,13 @@ impl Actor {
 
     pub(super) async fn write_status(
         &self,
-        placement: &ClusterResourcePlacement,
+        placement: &Placement,
         decided: &Decided,
         now: jiff::Timestamp,
     ) -> Result<Option<Duration>, ApiError> {
-        let name = placement.name_any();
-        let bindings = self.world.bindings_of(&name);
-        let others = self.shared_snapshot(&bindings, decided).await?;
+        let key = ObjectKey::of(placement);
+        let bindings = self.world.bindings_of(&key);
+        let others = self.shared_snapshot(&key, &bindings, decided).await?;
         let decisions: Vec<_> = decided
             .schedule
             .selected
@@ -97,12 +98,12 @@ impl Actor {
             return Ok(None);
         }
         let moment = clock::monotonic();
-        let from = self.memory.entry(name.clone()).or_default().status_from;
+        let from = self.memory.entry(key.clone()).or_default().status_from;
         if let Some(from) = from.filter(|from| *from > moment) {
             return Ok(Some(from - moment));
         }
         let size = self.put_status(placement, rolled.status).await?;
-        self.memory.entry(name).or_default().status_from = Some(moment + status::pause_after(size));
+        self.memory.entry(key).or_default().status_from = Some(moment + status::pause_after(size));
         Ok(None)
     }
 
@@ -110,7 +111,8 @@ impl Actor {
     /// shown then.
     pub(super) async fn shared_snapshot(
         &self,
-        bindings: &[Arc<ClusterResourceBinding>],
+        placement: &ObjectKey,
+        bindings: &[Arc<Binding>],
         decided: &Decided,
     ) -> Result<HashMap<String, Vec<ResourceIdentifier>>, ApiError> {
         let policy = decided.policy_snapshot.name_any();
@@ -120,7 +122,10 @@ impl Actor {
         if let (1, Some(name)) = (names.len(), names.first())
             && !name.is_empty()
             && **name != *latest.name
-            && let Some(content) = self.contents.get(name).await?
+            && let Some(content) = self
+                .contents
+                .get(&ObjectKey::namespaced(&placement.namespace, *name))
+                .await?
         {
             others.insert((*name).to_owned(), content.identifiers());
         }
@@ -130,7 +135,7 @@ impl Actor {
     /// Writes a status if it differs; tells its size.
     pub(super) async fn put_status(
         &self,
-        placement: &ClusterResourcePlacement,
+        placement: &Placement,
         status: windlass_api::placement::PlacementStatus,
     ) -> Result<usize, ApiError> {
         let size = serde_json::to_vec(&status).map_or(0, |text| text.len());
@@ -156,11 +161,8 @@ pub(super) fn verdict(schedule: &Schedule) -> (Status, Reason) {
 }
 
 /// Snapshots that the bindings which count name: of clusters that are selected by the present policy.
-fn snapshots_in_use<'a>(
-    bindings: &'a [Arc<ClusterResourceBinding>],
-    policy: &str,
-) -> BTreeSet<&'a str> {
-    let counts = |binding: &&Arc<ClusterResourceBinding>| {
+fn snapshots_in_use<'a>(bindings: &'a [Arc<Binding>], policy: &str) -> BTreeSet<&'a str> {
+    let counts = |binding: &&Arc<Binding>| {
         binding.metadata.deletion_timestamp.is_none()
             && binding.spec.state != BindingState::Unscheduled
             && binding.spec.scheduling_policy_snapshot_name == policy
@@ -177,8 +179,8 @@ fn snapshots_in_use<'a>(
 /// selected any more.
 pub(super) fn notes(
     selection: &Selection,
-    placement: &ClusterResourcePlacement,
-    bindings: &[Arc<ClusterResourceBinding>],
+    placement: &Placement,
+    bindings: &[Arc<Binding>],
     written: &Result<(), ApiError>,
 ) -> Vec<String> {
     let mut notes = selection.idle.clone();
@@ -192,8 +194,9 @@ pub(super) fn notes(
             .filter(|b| b.metadata.deletion_timestamp.is_none())
             .map(|b| {
                 format!(
-                    "{} (ClusterResourceBinding {})",
+                    "{} ({} {})",
                     b.spec.target_cluster,
+                    b.kind_text(),
                     b.name_any()
                 )
             })
@@ -222,8 +225,8 @@ mod tests {
 
     use super::*;
 
-    fn binding(cluster: &str, snapshot: &str, state: BindingState) -> Arc<ClusterResourceBinding> {
-        let mut binding = ClusterResourceBinding::default();
+    fn binding(cluster: &str, snapshot: &str, state: BindingState) -> Arc<Binding> {
+        let mut binding = Binding::default();
         binding.metadata.name = Some(format!("p-{cluster}"));
         binding.spec.target_cluster = cluster.to_owned();
         binding.spec.resource_snapshot_name = snapshot.to_owned();
@@ -247,10 +250,9 @@ mod tests {
             hash: Digest::of_bytes(b""),
             idle: Vec::new(),
         };
-        let mut placement = ClusterResourcePlacement::new("p", Default::default());
-        let notes_of = |placement: &ClusterResourcePlacement| {
-            notes(&selection, placement, &bindings, &Ok(())).join("; ")
-        };
+        let mut placement = Placement::new("p", Default::default());
+        let notes_of =
+            |placement: &Placement| notes(&selection, placement, &bindings, &Ok(())).join("; ");
         assert_eq!(notes_of(&placement), "");
         placement.spec.strategy = Some(RolloutStrategy {
             type_: Some(RolloutStrategyType::External),

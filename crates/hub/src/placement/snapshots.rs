@@ -13,7 +13,8 @@ use kube::ResourceExt;
 use kube::core::PartialObjectMeta;
 use windlass_api::labels;
 use windlass_api::names;
-use windlass_api::snapshot::ClusterResourceSnapshot;
+use windlass_api::scoped::{Scope, Snapshot};
+use windlass_cluster::ObjectKey;
 use windlass_member::manifest::Manifest;
 use windlass_status::digest::Digest;
 
@@ -21,7 +22,7 @@ use windlass_status::digest::Digest;
 pub const PART_LIMIT: usize = 800 * 1024;
 
 /// Metadata of a snapshot object, as the watch delivers it.
-pub type SnapshotMeta = PartialObjectMeta<ClusterResourceSnapshot>;
+pub type SnapshotMeta = PartialObjectMeta<Snapshot>;
 
 /// One version of a placement's resources.
 #[derive(Clone, Debug, Default)]
@@ -127,7 +128,7 @@ pub struct SnapshotPlan {
     /// Left-overs of a group that was never finished, to be deleted first.
     pub unfinished: Vec<Arc<SnapshotMeta>>,
     /// A new group, its master last.
-    pub create: Vec<ClusterResourceSnapshot>,
+    pub create: Vec<Snapshot>,
     /// Masters whose latest label has to become this.
     pub relabel: Vec<(Arc<SnapshotMeta>, bool)>,
     /// Old groups beyond the history limit, master first.
@@ -149,8 +150,8 @@ pub struct LatestSnapshot {
 
 /// What [`plan`] needs.
 pub struct SnapshotInputs<'a> {
-    /// Name of the placement.
-    pub placement: &'a str,
+    /// The placement.
+    pub placement: &'a ObjectKey,
     /// UID of the placement, for the owner reference.
     pub placement_uid: &'a str,
     /// What exists.
@@ -190,7 +191,7 @@ pub fn plan(inputs: &SnapshotInputs<'_>) -> SnapshotPlan {
             let index = groups.last_key_value().map_or(0, |(index, _)| index + 1);
             plan.create = new_group(inputs, index, &hash);
             plan.latest = LatestSnapshot {
-                name: names::master_snapshot(inputs.placement, index),
+                name: names::master_snapshot(&inputs.placement.name, index),
                 index,
                 hash,
             };
@@ -231,7 +232,7 @@ fn expired(inputs: &SnapshotInputs<'_>, plan: &SnapshotPlan) -> Vec<Arc<Snapshot
 }
 
 /// The objects of a new group: further parts first, the master last.
-fn new_group(inputs: &SnapshotInputs<'_>, index: u64, hash: &str) -> Vec<ClusterResourceSnapshot> {
+fn new_group(inputs: &SnapshotInputs<'_>, index: u64, hash: &str) -> Vec<Snapshot> {
     let chunks = pack(inputs.manifests);
     let count = chunks.len();
     let mut objects = Vec::with_capacity(count);
@@ -248,12 +249,15 @@ fn new_group(inputs: &SnapshotInputs<'_>, index: u64, hash: &str) -> Vec<Cluster
                     "0".to_owned(),
                 ),
             ]);
-            (names::master_snapshot(inputs.placement, index), annotations)
+            (
+                names::master_snapshot(&inputs.placement.name, index),
+                annotations,
+            )
         } else {
             let part = position as u64 - 1;
             let annotations = BTreeMap::from([(labels::SUBINDEX.to_owned(), part.to_string())]);
             (
-                names::sub_snapshot(inputs.placement, index, part),
+                names::sub_snapshot(&inputs.placement.name, index, part),
                 annotations,
             )
         };
@@ -277,19 +281,19 @@ fn snapshot(
     name: &str,
     annotations: BTreeMap<String, String>,
     chunk: &[Arc<Manifest>],
-) -> ClusterResourceSnapshot {
+) -> Snapshot {
     use windlass_api::raw::RawObject;
     use windlass_api::snapshot::ResourceSnapshotSpec;
     let selected_resources = chunk
         .iter()
         .map(|manifest| RawObject(manifest.object.clone()))
         .collect();
-    let mut object =
-        ClusterResourceSnapshot::new(name, ResourceSnapshotSpec { selected_resources });
+    let mut object = Snapshot::new(name, ResourceSnapshotSpec { selected_resources })
+        .within(&inputs.placement.namespace);
     let mut marks = BTreeMap::from([
         (
             labels::PARENT_PLACEMENT.to_owned(),
-            inputs.placement.to_owned(),
+            inputs.placement.name.clone(),
         ),
         (labels::RESOURCE_INDEX.to_owned(), index.to_string()),
     ]);
@@ -327,7 +331,7 @@ fn pack(manifests: &[Arc<Manifest>]) -> Vec<&[Arc<Manifest>]> {
 /// The server's refusal of a snapshot, with what a person can do about it: the largest object is named.
 #[must_use]
 pub fn refused(
-    snapshot: &ClusterResourceSnapshot,
+    snapshot: &Snapshot,
     error: windlass_cluster::ApiError,
 ) -> windlass_cluster::ApiError {
     use windlass_cluster::ApiError;
@@ -367,7 +371,7 @@ fn annotation<'a>(snapshot: &'a SnapshotMeta, key: &str) -> Option<&'a str> {
 #[must_use]
 pub fn meta_of(metadata: kube::core::ObjectMeta) -> SnapshotMeta {
     use kube::core::metadata::PartialObjectMetaExt;
-    metadata.into_response_partial::<ClusterResourceSnapshot>()
+    metadata.into_response_partial::<Snapshot>()
 }
 
 /// Moves the latest label of a master without sending its content; fails when it has changed meanwhile.
@@ -380,7 +384,7 @@ pub async fn relabel(
     latest: bool,
 ) -> Result<SnapshotMeta, windlass_cluster::ApiError> {
     use windlass_cluster::ApiError;
-    let kind = kube::core::ApiResource::erase::<ClusterResourceSnapshot>(&());
+    let kind = kube::core::ApiResource::erase::<Snapshot>(&Scope::of(snapshot));
     let path = format!(
         "/metadata/labels/{}",
         labels::IS_LATEST_SNAPSHOT.replace('/', "~1")
@@ -391,7 +395,12 @@ pub async fn relabel(
     ]))
     .map_err(|error| ApiError::Rejected(error.to_string()))?;
     let live = writer
-        .json_patch_dyn(&kind, None, &snapshot.name_any(), &patch)
+        .json_patch_dyn(
+            &kind,
+            snapshot.metadata.namespace.as_deref(),
+            &snapshot.name_any(),
+            &patch,
+        )
         .await?;
     Ok(meta_of(live.metadata))
 }

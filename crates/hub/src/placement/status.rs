@@ -11,8 +11,8 @@ use windlass_aggregator::{
     Aggregate, AggregateView, BindingView, Budget, ExternalUnset, Mode, Scheduling, SnapshotView,
     aggregate, bindings_by_cluster,
 };
-use windlass_api::binding::ClusterResourceBinding;
-use windlass_api::placement::{ClusterResourcePlacement, ResourceIdentifier};
+use windlass_api::placement::ResourceIdentifier;
+use windlass_api::scoped::{Binding, Placement};
 use windlass_api::snapshot::ClusterDecision;
 use windlass_status::defaults::rollout_type;
 
@@ -27,7 +27,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// What [`roll_up`] needs.
 pub struct StatusInputs<'a> {
     /// The placement.
-    pub placement: &'a ClusterResourcePlacement,
+    pub placement: &'a Placement,
     /// What scheduling came to.
     pub scheduling: Scheduling<'a>,
     /// Its decisions, selected and not.
@@ -35,7 +35,7 @@ pub struct StatusInputs<'a> {
     /// Name of the latest policy snapshot.
     pub policy_snapshot: &'a str,
     /// Bindings as they are now.
-    pub bindings: &'a [Arc<ClusterResourceBinding>],
+    pub bindings: &'a [Arc<Binding>],
     /// Names of the bindings that are held back.
     pub held: &'a BTreeSet<String>,
     /// Clusters that have stopped answering.
@@ -121,7 +121,7 @@ fn index_of(inputs: &StatusInputs<'_>, snapshot: &str) -> Option<String> {
 }
 
 /// Size of the object without its status, in bytes of JSON.
-fn size_of_rest(placement: &ClusterResourcePlacement) -> usize {
+fn size_of_rest(placement: &Placement) -> usize {
     let spec = serde_json::to_vec(&placement.spec).map_or(0, |text| text.len());
     let metadata = serde_json::to_vec(&placement.metadata).map_or(0, |text| text.len());
     spec + metadata

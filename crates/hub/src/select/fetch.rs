@@ -51,7 +51,7 @@ pub(super) struct Store {
 struct State {
     entries: HashMap<GroupVersionKind, HashMap<ObjectKey, Arc<Entry>>>,
     /// What the placements selected last.
-    held: HashMap<String, Vec<Arc<Entry>>>,
+    held: HashMap<ObjectKey, Vec<Arc<Entry>>>,
 }
 
 enum Request<'a> {
@@ -102,12 +102,12 @@ impl Store {
     }
 
     /// Keeps what a placement selects, and lets go of what nobody does any more.
-    pub(super) fn hold(&self, placement: &str, entries: Vec<Arc<Entry>>) {
+    pub(super) fn hold(&self, placement: &ObjectKey, entries: Vec<Arc<Entry>>) {
         let mut state = lock(&self.state);
         let old = if entries.is_empty() {
             state.held.remove(placement)
         } else {
-            state.held.insert(placement.to_owned(), entries)
+            state.held.insert(placement.clone(), entries)
         };
         for entry in old.into_iter().flatten() {
             let Some(of_kind) = state.entries.get_mut(&*entry.kind) else {

@@ -8,9 +8,11 @@ use std::hash::Hash;
 
 use kube::core::GroupVersionKind;
 
+use windlass_cluster::ObjectKey;
+
 use super::matcher::{Choice, Term};
 
-type Placements = BTreeSet<String>;
+type Placements = BTreeSet<ObjectKey>;
 
 /// What a placement selects, or would.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,7 +61,7 @@ impl Interest {
 /// The interests of all placements, and the ways to find them.
 #[derive(Debug, Default)]
 pub struct Interests {
-    all: HashMap<String, Interest>,
+    all: HashMap<ObjectKey, Interest>,
     by_name: HashMap<GroupVersionKind, HashMap<String, Placements>>,
     by_kind: HashMap<GroupVersionKind, Placements>,
     by_namespace: HashMap<String, Placements>,
@@ -70,12 +72,12 @@ pub struct Interests {
 impl Interests {
     /// What a placement is interested in.
     #[must_use]
-    pub fn get(&self, placement: &str) -> Option<&Interest> {
+    pub fn get(&self, placement: &ObjectKey) -> Option<&Interest> {
         self.all.get(placement)
     }
 
     /// Takes the place of what the placement was interested in before.
-    pub fn set(&mut self, placement: &str, interest: Interest) {
+    pub fn set(&mut self, placement: &ObjectKey, interest: Interest) {
         if self.all.get(placement) == Some(&interest) {
             return;
         }
@@ -95,13 +97,13 @@ impl Interests {
             insert(&mut self.by_namespace, namespace.clone(), placement);
         }
         if !interest.whole.is_empty() {
-            self.with_contents.insert(placement.to_owned());
+            self.with_contents.insert(placement.clone());
         }
-        self.all.insert(placement.to_owned(), interest);
+        self.all.insert(placement.clone(), interest);
     }
 
     /// Forgets a placement.
-    pub fn remove(&mut self, placement: &str) {
+    pub fn remove(&mut self, placement: &ObjectKey) {
         let Some(interest) = self.all.remove(placement) else {
             return;
         };
@@ -156,11 +158,11 @@ impl Interests {
     }
 }
 
-fn insert<K: Eq + Hash>(map: &mut HashMap<K, Placements>, key: K, placement: &str) {
-    map.entry(key).or_default().insert(placement.to_owned());
+fn insert<K: Eq + Hash>(map: &mut HashMap<K, Placements>, key: K, placement: &ObjectKey) {
+    map.entry(key).or_default().insert(placement.clone());
 }
 
-fn take<K: Eq + Hash>(map: &mut HashMap<K, Placements>, key: &K, placement: &str) {
+fn take<K: Eq + Hash>(map: &mut HashMap<K, Placements>, key: &K, placement: &ObjectKey) {
     if let Some(placements) = map.get_mut(key) {
         placements.remove(placement);
         if placements.is_empty() {
@@ -215,8 +217,8 @@ mod tests {
             let mut interests = Interests::default();
             for (placement, interest) in steps {
                 match interest {
-                    Some(interest) => interests.set(&placement, interest),
-                    None => interests.remove(&placement),
+                    Some(interest) => interests.set(&ObjectKey::cluster(placement), interest),
+                    None => interests.remove(&ObjectKey::cluster(placement)),
                 }
             }
             let labels = BTreeMap::from([("l".to_owned(), label)]);
@@ -238,10 +240,10 @@ mod tests {
         fn nothing_is_left_behind(entries in proptest::collection::vec(("[a-d]", an_interest()), 0..8)) {
             let mut interests = Interests::default();
             for (placement, interest) in &entries {
-                interests.set(placement, interest.clone());
+                interests.set(&ObjectKey::cluster(placement), interest.clone());
             }
             for (placement, _) in &entries {
-                interests.remove(placement);
+                interests.remove(&ObjectKey::cluster(placement));
             }
             prop_assert_eq!(format!("{interests:?}"), format!("{:?}", Interests::default()));
         }

@@ -32,7 +32,7 @@ use kube::core::GroupVersionKind;
 use kube::{Client, ResourceExt};
 use tokio::task::JoinHandle;
 use windlass_api::placement::ResourceSelectorTerm;
-use windlass_cluster::{ApiError, Change, Discovery, clock};
+use windlass_cluster::{ApiError, Change, Discovery, ObjectKey, clock};
 use windlass_member::manifest::Manifest;
 use windlass_status::digest::Digest;
 
@@ -96,7 +96,7 @@ pub struct Resources {
 struct Inner {
     discovery: Discovery,
     filter: Arc<ApiFilter>,
-    on_change: Arc<dyn Fn(&str) + Send + Sync>,
+    on_change: Arc<dyn Fn(&ObjectKey) + Send + Sync>,
     interests: Mutex<Interests>,
     watches: Watches,
     store: Store,
@@ -118,19 +118,19 @@ impl Resources {
     pub fn new(
         client: Client,
         discovery: Discovery,
-        on_change: Arc<dyn Fn(&str) + Send + Sync>,
+        on_change: Arc<dyn Fn(&ObjectKey) + Send + Sync>,
     ) -> Self {
         Self::with_filter(client, discovery, ApiFilter::default(), on_change)
     }
 
-    /// Nothing is watched yet. `on_change` is told the names of placements whose selection may have
+    /// Nothing is watched yet. `on_change` is told the placements whose selection may have
     /// changed; it has to be quick. Others that use the same discovery have it refreshed as CRDs change.
     #[must_use]
     pub fn with_filter(
         client: Client,
         discovery: Discovery,
         filter: ApiFilter,
-        on_change: Arc<dyn Fn(&str) + Send + Sync>,
+        on_change: Arc<dyn Fn(&ObjectKey) + Send + Sync>,
     ) -> Self {
         let filter = Arc::new(filter);
         let inner = Arc::new_cyclic(|weak: &Weak<Inner>| {
@@ -167,7 +167,7 @@ impl Resources {
     /// See [`SelectError`]. The placement keeps the watches that it has: they tell when things are mended.
     pub async fn select(
         &self,
-        placement: &str,
+        placement: &ObjectKey,
         selectors: &[ResourceSelectorTerm],
     ) -> Result<Selection, SelectError> {
         let inner = &*self.inner;
@@ -192,7 +192,7 @@ impl Resources {
 
     /// Drops a placement's interest. Watches that nobody needs end, and objects that nobody selects are let
     /// go.
-    pub fn forget(&self, placement: &str) {
+    pub fn forget(&self, placement: &ObjectKey) {
         lock(&self.inner.interests).remove(placement);
         self.inner.watches.keep_only(placement, &HashSet::new());
         self.inner.store.hold(placement, Vec::new());
@@ -228,7 +228,7 @@ impl Inner {
         self.wake(woken);
     }
 
-    fn wake(&self, placements: BTreeSet<String>) {
+    fn wake(&self, placements: BTreeSet<ObjectKey>) {
         for placement in placements {
             (self.on_change)(&placement);
         }

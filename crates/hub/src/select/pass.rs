@@ -18,7 +18,7 @@ use super::{Inner, SelectError, crd_kind, lock};
 
 pub(super) struct Pass<'a> {
     inner: &'a Inner,
-    placement: &'a str,
+    placement: &'a ObjectKey,
     used: HashMap<GroupVersionKind, Cache<Meta>>,
     /// Which selector chose an object.
     claims: HashMap<(GroupVersionKind, ObjectKey), Term>,
@@ -42,7 +42,7 @@ struct Namespaces {
 }
 
 impl<'a> Pass<'a> {
-    pub(super) fn new(inner: &'a Inner, placement: &'a str) -> Self {
+    pub(super) fn new(inner: &'a Inner, placement: &'a ObjectKey) -> Self {
         Self {
             inner,
             placement,
@@ -56,6 +56,11 @@ impl<'a> Pass<'a> {
     /// Selectors that choose nothing, and why, in words.
     pub(super) fn idle(&self) -> &[String] {
         &self.idle
+    }
+
+    /// The namespace that a namespaced placement is confined to (design §6, I10).
+    fn own_namespace(&self) -> Option<&'a str> {
+        Some(self.placement.namespace.as_str()).filter(|namespace| !namespace.is_empty())
     }
 
     /// The kinds whose watches were needed.
@@ -175,7 +180,15 @@ impl<'a> Pass<'a> {
                     text(&term.kind)
                 )));
             }
-            if known.namespaced && !bounded {
+            if let Some(own) = self.own_namespace() {
+                if !known.namespaced {
+                    return Err(SelectError::User(format!(
+                        "{term}: {} is cluster-scoped; a ResourcePlacement selects what lives in its own \
+                         namespace, {own}, only",
+                        text(&term.kind)
+                    )));
+                }
+            } else if known.namespaced && !bounded {
                 return Err(SelectError::User(format!(
                     "{term}: {} lives in namespaces; select its Namespace, or add one with selectionScope \
                      NamespaceWithResourceSelectors",
@@ -237,6 +250,10 @@ impl<'a> Pass<'a> {
 
     fn namespaces(&self, found: &[Found]) -> Result<Namespaces, SelectError> {
         let mut namespaces = Namespaces::default();
+        if let Some(own) = self.own_namespace() {
+            namespaces.bound = Some(own.to_owned());
+            return Ok(namespaces);
+        }
         let mut bounds = BTreeSet::new();
         let mut bounding = None;
         for Found { term, .. } in found {

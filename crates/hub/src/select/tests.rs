@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use windlass_api::placement::ResourceSelectorTerm;
-use windlass_cluster::{Discovery, clock};
+use windlass_cluster::{Discovery, ObjectKey, clock};
 
 use self::server::{Kind, Server};
 use super::rules::ApiFilter;
@@ -61,7 +61,7 @@ impl Fixture {
             server.client.clone(),
             discovery,
             filter,
-            Arc::new(move |placement: &str| told.lock().unwrap().push(placement.to_owned())),
+            Arc::new(move |placement: &ObjectKey| told.lock().unwrap().push(placement.to_string())),
         );
         Self {
             server,
@@ -104,7 +104,11 @@ impl Fixture {
     async fn select(&self, placement: &str, selectors: &Value) -> Result<Selection, SelectError> {
         let terms: Vec<ResourceSelectorTerm> = serde_json::from_value(selectors.clone()).unwrap();
         loop {
-            match self.resources.select(placement, &terms).await {
+            match self
+                .resources
+                .select(&ObjectKey::cluster(placement), &terms)
+                .await
+            {
                 Err(SelectError::Pending(_)) => self.until_woken(placement).await,
                 other => return other,
             }

@@ -8,7 +8,7 @@ use kube::Client;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
 use kube::runtime::watcher;
 use tokio::task::JoinHandle;
-use windlass_cluster::{ApiError, Cache, CacheOptions, Change, clock};
+use windlass_cluster::{ApiError, Cache, CacheOptions, Change, ObjectKey, clock};
 
 use super::lock;
 
@@ -56,7 +56,7 @@ struct Watch {
     resource: ApiResource,
     cache: Cache<Meta>,
     news: JoinHandle<()>,
-    users: BTreeSet<String>,
+    users: BTreeSet<ObjectKey>,
 }
 
 impl Watches {
@@ -72,7 +72,7 @@ impl Watches {
     /// Makes a placement a user of the watch of a kind, which is started if it does not run.
     pub(super) fn join(
         &self,
-        placement: &str,
+        placement: &ObjectKey,
         kind: &GroupVersionKind,
         resource: &ApiResource,
     ) -> Cache<Meta> {
@@ -90,12 +90,12 @@ impl Watches {
             .entry(kind.clone())
             .or_insert_with(|| self.start(kind, resource));
         watch.users.append(&mut users);
-        watch.users.insert(placement.to_owned());
+        watch.users.insert(placement.clone());
         watch.cache.clone()
     }
 
     /// The placements that use the watch of a kind.
-    pub(super) fn users(&self, kind: &GroupVersionKind) -> BTreeSet<String> {
+    pub(super) fn users(&self, kind: &GroupVersionKind) -> BTreeSet<ObjectKey> {
         lock(&self.running)
             .get(kind)
             .map(|watch| watch.users.clone())
@@ -105,7 +105,7 @@ impl Watches {
     /// What a placement watches.
     pub(super) fn used_by(
         &self,
-        placement: &str,
+        placement: &ObjectKey,
     ) -> Vec<(GroupVersionKind, ApiResource, Cache<Meta>)> {
         let running = lock(&self.running);
         let used = running
@@ -116,7 +116,7 @@ impl Watches {
     }
 
     /// Takes a placement off every watch but those of some kinds; those without a user end.
-    pub(super) fn keep_only(&self, placement: &str, kinds: &HashSet<GroupVersionKind>) {
+    pub(super) fn keep_only(&self, placement: &ObjectKey, kinds: &HashSet<GroupVersionKind>) {
         let mut running = lock(&self.running);
         for (_, watch) in running
             .iter_mut()
@@ -131,7 +131,7 @@ impl Watches {
 
     /// Ends the watch of a kind that the server does not know: it would be tried ever more rarely, and be
     /// slow to notice that the kind is back. Returns who used it; they have to look again.
-    pub(super) fn end(&self, kind: &GroupVersionKind) -> BTreeSet<String> {
+    pub(super) fn end(&self, kind: &GroupVersionKind) -> BTreeSet<ObjectKey> {
         lock(&self.running)
             .remove(kind)
             .map(Watch::end)
@@ -176,7 +176,7 @@ impl Drop for Watches {
 
 impl Watch {
     /// Returns those who used it.
-    fn end(self) -> BTreeSet<String> {
+    fn end(self) -> BTreeSet<ObjectKey> {
         self.cache.stop();
         self.news.abort();
         self.users

@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use windlass_api::binding::{BindingState, BindingStatus, ClusterResourceBinding};
+use windlass_api::binding::{BindingState, BindingStatus};
 use windlass_api::conditions::Stage;
 use windlass_api::placement::{RollingUpdateConfig, RolloutStrategy, RolloutStrategyType};
+use windlass_api::scoped::Binding;
 use windlass_api::snapshot::ClusterDecision;
 use windlass_api::{Condition, IntOrString, Time, labels};
+
+use windlass_cluster::ObjectKey;
 
 use crate::placement::bindings::{BindingInputs, BindingPlan, digest_of, plan};
 use crate::placement::snapshots::{Groups, LatestSnapshot};
@@ -18,7 +21,7 @@ const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
 /// A placement's bindings, and what decides on them.
 struct Fleet {
-    live: BTreeMap<String, ClusterResourceBinding>,
+    live: BTreeMap<String, Binding>,
     selected: Vec<&'static str>,
     members: BTreeSet<String>,
     unreachable: BTreeSet<String>,
@@ -58,7 +61,7 @@ impl Fleet {
             .collect();
         plan(
             &BindingInputs {
-                placement: "p",
+                placement: &ObjectKey::cluster("p"),
                 policy: None,
                 strategy: Some(&self.strategy),
                 selected: &selected,

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use kube::ResourceExt;
 use windlass_api::labels;
 use windlass_api::placement::{PlacementPolicy, PlacementType};
-use windlass_api::snapshot::ClusterSchedulingPolicySnapshot;
+use windlass_api::scoped::PolicySnapshot;
+
+use windlass_cluster::ObjectKey;
 
 use crate::placement::policy::{PolicyInputs, PolicyPlan, plan};
 
@@ -29,11 +31,11 @@ fn fixed(names: &[&str]) -> PlacementPolicy {
 fn last_plan(
     policies: &[Option<PlacementPolicy>],
     limit: usize,
-) -> (Vec<Arc<ClusterSchedulingPolicySnapshot>>, PolicyPlan) {
-    let mut store: Vec<Arc<ClusterSchedulingPolicySnapshot>> = Vec::new();
+) -> (Vec<Arc<PolicySnapshot>>, PolicyPlan) {
+    let mut store: Vec<Arc<PolicySnapshot>> = Vec::new();
     for (policy, generation) in policies.iter().zip(1..) {
         let plan = plan(&PolicyInputs {
-            placement: "p",
+            placement: &ObjectKey::cluster("p"),
             placement_uid: "u",
             generation,
             policy: policy.as_ref(),
@@ -107,7 +109,7 @@ fn scaling_is_an_annotation_and_a_second_pass_writes_nothing() {
     assert_eq!(changed.annotations()[labels::PLACEMENT_GENERATION], "2");
     let settled = [Arc::new(changed.clone())];
     let again = crate::placement::policy::plan(&PolicyInputs {
-        placement: "p",
+        placement: &ObjectKey::cluster("p"),
         placement_uid: "u",
         generation: 2,
         policy: Some(&pick_n(3)),

@@ -7,6 +7,7 @@ use kube::ResourceExt;
 use proptest::prelude::*;
 use serde_json::json;
 use windlass_api::labels;
+use windlass_cluster::ObjectKey;
 use windlass_member::manifest::Manifest;
 use windlass_status::digest::Digest;
 
@@ -37,7 +38,7 @@ fn plan_of(
         .map(|manifest| manifest.digest.to_string())
         .collect();
     plan(&SnapshotInputs {
-        placement: "p",
+        placement: &ObjectKey::cluster("p"),
         placement_uid: "u",
         groups: &Groups::of(&known),
         manifests,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use windlass_cluster::clock;
+use windlass_cluster::{ObjectKey, clock};
 
 use super::super::SelectError;
 use super::server::Server;
@@ -172,7 +172,7 @@ async fn watches_are_shared_and_end_with_their_last_user() {
     // The CRDs stay watched, for any kind may come from one.
     f.names("p", &roles).await;
     assert_eq!(f.resources.inner.watches.len(), before + 1);
-    f.resources.forget("q");
+    f.resources.forget(&ObjectKey::cluster("q"));
     assert_eq!(
         (
             f.resources.inner.watches.len(),
@@ -180,7 +180,7 @@ async fn watches_are_shared_and_end_with_their_last_user() {
         ),
         (2, 0)
     );
-    f.resources.forget("p");
+    f.resources.forget(&ObjectKey::cluster("p"));
     assert_eq!(f.resources.inner.watches.len(), 0);
     f.woken().await;
     f.put("configmaps", "web", "a");
@@ -201,6 +201,6 @@ async fn what_nobody_selects_any_more_is_let_go() {
     assert_eq!(f.resources.inner.store.len(), 2);
     f.names("p", &role("b")).await;
     assert_eq!(f.resources.inner.store.len(), 2, "q has a, p has b");
-    f.resources.forget("q");
+    f.resources.forget(&ObjectKey::cluster("q"));
     assert_eq!(f.resources.inner.store.len(), 1);
 }
