@@ -9,7 +9,7 @@ pub mod bindings;
 pub mod deletion;
 pub mod plan;
 pub mod policy;
-mod report;
+pub(crate) mod report;
 pub mod snapshots;
 pub mod status;
 #[cfg(test)]

@@ -1,0 +1,156 @@
+//! Reads of the hub what decides about one placement. Nothing here can write: there is no writer.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+use windlass_api::conditions::Status;
+use windlass_api::labels;
+use windlass_api::member::MemberCluster;
+use windlass_api::scoped::{Placement, Snapshot};
+use windlass_cluster::{ApiError, Discovery, ObjectKey, clock};
+
+use super::Live;
+use crate::members::is_push;
+use crate::placement::snapshots::{Groups, SnapshotMeta, meta_of};
+use crate::scoped::api_in;
+use crate::select::rules::ApiFilter;
+use crate::select::{Resources, SelectError, Selection};
+
+/// Longest wait for what the selectors choose from.
+const LONGEST: Duration = Duration::from_secs(30);
+/// Objects per page of a list.
+const PAGE: u32 = 500;
+/// Type of the agent entry that tells how a cluster is.
+const MEMBER_AGENT: &str = "MemberAgent";
+
+/// What somebody wants.
+pub struct Wish {
+    /// The placement as it would be. Its metadata is that of the existing one, if there is one.
+    pub placement: Placement,
+    /// Whether there is one.
+    pub exists: bool,
+    /// What may be placed, as the hub has been told.
+    pub filter: ApiFilter,
+}
+
+/// Reads the hub.
+///
+/// # Errors
+/// When the hub can't be asked. A selection that can't be made is part of the answer.
+pub async fn read(client: &Client, wish: Wish) -> Result<Live, ApiError> {
+    let placement = wish.placement;
+    let key = ObjectKey::of(&placement);
+    let clusters: Vec<Arc<MemberCluster>> = list(&Api::all(client.clone()), None).await?;
+    let (groups, policies, bindings) = if wish.exists {
+        let label = format!("{}={}", labels::PARENT_PLACEMENT, key.name);
+        (
+            Groups::of(&snapshots(client, &key, &label).await?),
+            list(&api_in(client.clone(), &key.namespace), Some(&label)).await?,
+            list(&api_in(client.clone(), &key.namespace), Some(&label)).await?,
+        )
+    } else {
+        (Groups::default(), Vec::new(), Vec::new())
+    };
+    let selection = select(client, &key, &placement, wish.filter).await;
+    let unreachable = clusters
+        .iter()
+        .filter(|cluster| is_push(cluster) && !answers(cluster))
+        .map(|cluster| cluster.name_any())
+        .collect();
+    Ok(Live {
+        placement,
+        exists: wish.exists,
+        selection,
+        groups,
+        policies,
+        bindings,
+        clusters,
+        unreachable,
+    })
+}
+
+/// Every object, page by page.
+async fn list<K>(api: &Api<K>, label: Option<&str>) -> Result<Vec<Arc<K>>, ApiError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let mut params = ListParams::default().limit(PAGE);
+    params.label_selector = label.map(str::to_owned);
+    let mut all = Vec::new();
+    loop {
+        let page = api.list(&params).await.map_err(ApiError::from_kube)?;
+        all.extend(page.items.into_iter().map(Arc::new));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(all),
+        }
+    }
+}
+
+async fn snapshots(
+    client: &Client,
+    key: &ObjectKey,
+    label: &str,
+) -> Result<Vec<Arc<SnapshotMeta>>, ApiError> {
+    let api: Api<Snapshot> = api_in(client.clone(), &key.namespace);
+    let params = ListParams::default().labels(label);
+    let found = api.list_metadata(&params).await;
+    let found = found.map_err(ApiError::from_kube)?.items.into_iter();
+    Ok(found.map(|meta| Arc::new(meta_of(meta.metadata))).collect())
+}
+
+/// What the placement selects. The watches that this needs end with it.
+async fn select(
+    client: &Client,
+    key: &ObjectKey,
+    placement: &Placement,
+    filter: ApiFilter,
+) -> Result<Selection, SelectError> {
+    let news = Arc::new(Notify::new());
+    let tell = Arc::clone(&news);
+    let resources = Resources::with_filter(
+        client.clone(),
+        Discovery::new(client.clone()),
+        filter,
+        Arc::new(move |_: &ObjectKey| tell.notify_one()),
+    );
+    let until = clock::monotonic() + LONGEST;
+    loop {
+        let selection = resources
+            .select(key, &placement.spec.resource_selectors)
+            .await;
+        let Err(SelectError::Pending(what)) = selection else {
+            return selection;
+        };
+        tokio::select! {
+            () = news.notified() => {}
+            () = clock::sleep_until(until) => {
+                return Err(SelectError::Api {
+                    message: format!("{what}, after {} seconds", LONGEST.as_secs()),
+                    retry: true,
+                });
+            }
+        }
+    }
+}
+
+/// Whether a cluster answered when its status was written. The hub knows later news than that.
+fn answers(cluster: &MemberCluster) -> bool {
+    let agents = cluster
+        .status
+        .as_ref()
+        .and_then(|s| s.agent_status.as_ref());
+    let conditions = agents
+        .and_then(|agents| agents.iter().find(|agent| agent.type_ == MEMBER_AGENT))
+        .and_then(|agent| agent.conditions.as_ref());
+    conditions.is_some_and(|conditions| {
+        conditions
+            .iter()
+            .any(|c| c.type_ == "Healthy" && Status::parse(&c.status) == Status::True)
+    })
+}
