@@ -8,7 +8,9 @@ mod hub;
 mod join;
 mod leave;
 mod log;
+mod plan;
 mod status;
+mod table;
 
 use std::process::ExitCode;
 
@@ -32,6 +34,8 @@ enum Command {
     Join(join::Args),
     /// Let a cluster leave; what runs there stays, unless it is purged.
     Leave(leave::Args),
+    /// Say what a new or changed placement would do, and do nothing.
+    Plan(plan::Args),
     /// Show placements, or how one fares on each cluster.
     Status(status::Args),
 }
@@ -55,6 +59,7 @@ fn main() -> ExitCode {
             Command::Hub(args) => hub::run(args).await,
             Command::Join(args) => join::run(args).await,
             Command::Leave(args) => leave::run(args).await,
+            Command::Plan(args) => plan::run(args).await,
             Command::Status(args) => status::run(args).await,
         }
     });

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde::Serialize;
+use serde_json::Value;
 use windlass_aggregator::{ExternalUnset, Scheduling};
 use windlass_api::Condition;
 use windlass_api::binding::BindingState;
@@ -83,8 +84,48 @@ pub struct Decided {
     pub resources: Vec<ResourceIdentifier>,
     /// Every cluster of the fleet, by what becomes of it and by name.
     pub clusters: Vec<Cluster>,
+    /// What each cluster that has the placement in the end gets; clusters that get the same stand together.
+    pub variants: Vec<Variant>,
     /// Which clusters change, and in which order.
     pub rollout: Rollout,
+}
+
+/// What some clusters get.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Variant {
+    /// The clusters.
+    pub clusters: Vec<String>,
+    /// The objects, in the order in which they are applied.
+    pub resources: Vec<Resource>,
+    /// Objects that overrides leave out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<ResourceIdentifier>,
+    /// The objects in full.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub manifests: Option<Vec<Value>>,
+    /// Why the overrides can't be worked in; these clusters keep what they have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// An object that a cluster gets.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Resource {
+    /// Which.
+    #[serde(flatten)]
+    pub id: ResourceIdentifier,
+    /// Whether overrides change it.
+    pub changed: bool,
+}
+
+impl Decided {
+    /// Takes the manifests away, for whoever wants it short.
+    pub fn leave_out_manifests(&mut self) {
+        for variant in &mut self.variants {
+            variant.manifests = None;
+        }
+    }
 }
 
 /// A version of the resources.
@@ -180,6 +221,7 @@ fn decide(
         },
         resources: manifests.map(|manifest| identifier(manifest)).collect(),
         clusters: clusters(&plan.schedule, &live.bindings),
+        variants: variants(&plan.schedule, selection),
         rollout: simulate::rollout(live, selection, now),
     };
     (condition, Some(decided))
@@ -249,6 +291,27 @@ fn clusters(schedule: &Schedule, bindings: &[Arc<Binding>]) -> Vec<Cluster> {
     let mut all: Vec<Cluster> = known.into_values().collect();
     all.sort_by_key(|cluster| cluster.fate);
     all
+}
+
+fn variants(schedule: &Schedule, selection: &Selection) -> Vec<Variant> {
+    if schedule.selected.is_empty() {
+        return Vec::new();
+    }
+    let selected = schedule.selected.iter();
+    let manifests = selection.manifests.iter();
+    vec![Variant {
+        clusters: selected.map(|d| d.cluster_name.clone()).collect(),
+        resources: manifests
+            .clone()
+            .map(|manifest| Resource {
+                id: identifier(manifest),
+                changed: false,
+            })
+            .collect(),
+        left_out: Vec::new(),
+        manifests: Some(manifests.map(|manifest| manifest.object.clone()).collect()),
+        error: None,
+    }]
 }
 
 fn of_decision(decision: &ClusterDecision, fate: Fate) -> Cluster {
