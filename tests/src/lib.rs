@@ -321,7 +321,7 @@ impl Fleet {
         let child = Command::new(binary())
             .args(["hub", "--kubeconfig", &kubeconfig.to_string_lossy()])
             .args(["--metrics-bind-address", &format!("127.0.0.1:{port}")])
-            .args(["--member-unhealthy-threshold", "10"])
+            .args(["--cluster-unhealthy-threshold", "10"])
             .args(flags)
             .envs(variables.iter().copied())
             .stderr(log.expect("the log can be written"))

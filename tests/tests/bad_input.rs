@@ -172,6 +172,16 @@ fn more_than_can_be_stored(fleet: &Fleet) {
         "small",
         "what runs stays"
     );
+    // The policy counts all the same.
+    fleet.kubectl("hub", "label cluster member-1 tier=large");
+    let policy = r#"{"spec":{"policy":{"affinity":{"clusterAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"clusterSelectorTerms":[{"labelSelector":{"matchLabels":{"tier":"large"}}}]}}}}}}"#;
+    fleet.kubectl("hub", &format!("patch crp large --type merge -p {policy}"));
+    eventually("a cluster that is not selected any more is left", || {
+        value(fleet, "member-2", "large", "c").is_empty()
+            && condition(fleet, "large", "Scheduled", "status") == "True"
+            && condition(fleet, "large", "Scheduled", "message")
+                .contains("large-0-snapshot stays in place")
+    });
     fleet.apply("hub", &config("large", "c", "mended"));
     eventually("it goes on once mended", || {
         value(fleet, "member-1", "large", "c") == "mended" && is_available(fleet, "large")

@@ -77,12 +77,15 @@ fn clusters_change_leave_and_come_back() {
     for name in ["app", "old"] {
         eventually("everything is placed", || is_on(&fleet, name, &MEMBERS));
     }
+    taints_keep_new_placements_away(&fleet);
+    members_are_shown_as_cluster_profiles(&fleet);
     credentials_are_rotated(&fleet);
     a_token_that_is_not_accepted_is_told_and_mended(&fleet);
     a_token_is_renewed_when_it_is_due(&fleet);
     a_kubeconfig_that_reaches_outside_is_refused(&fleet);
     a_purged_cluster_keeps_what_was_there_before(&fleet);
     a_cluster_that_left_comes_back(&fleet);
+    a_cluster_that_is_still_leaving_is_waited_for(&fleet);
     an_unreachable_cluster_leaves_things_behind_and_says_so(&mut fleet);
     a_cluster_that_was_given_up_comes_back(&fleet);
 }
@@ -137,6 +140,168 @@ fn change(fleet: &Fleet, value: &str) {
 
 fn has(fleet: &Fleet, member: &str, value: &str) -> bool {
     fleet.get(member, "cm c -n app", "{.data.a}") == value
+}
+
+/// What runs stays where it is; what is new keeps away, unless it tolerates the taint.
+fn taints_keep_new_placements_away(fleet: &Fleet) {
+    let taint = "patch cluster member-2 --type merge -p {\"spec\":{\"taints\":[{\"key\":\"drain\",\"value\":\"now\",\"effect\":\"NoSchedule\"}]}}";
+    fleet.kubectl("hub", taint);
+    fleet.apply(
+        "hub",
+        "{apiVersion: v1, kind: Namespace, metadata: {name: late}}",
+    );
+    fleet.apply(
+        "hub",
+        "{apiVersion: v1, kind: Namespace, metadata: {name: bold}}",
+    );
+    fleet.apply("hub", &placement("late"));
+    let tolerates = "  policy: {placementType: PickAll, tolerations: [{key: drain, operator: Equal, value: now}]}\n";
+    fleet.apply("hub", &(placement("bold") + tolerates));
+    eventually("it is placed where it may", || {
+        is_on(fleet, "late", &["member-1", "member-3"]) && is_on(fleet, "bold", &MEMBERS)
+    });
+    assert_eq!(fleet.get("member-2", "ns late", "{.metadata.name}"), "");
+    deliveries_go_on(fleet, "member-2");
+    assert!(is_on(fleet, "app", &MEMBERS), "what runs stays");
+    fleet.kubectl(
+        "hub",
+        "patch cluster member-2 --type merge -p {\"spec\":{\"taints\":null}}",
+    );
+    eventually("without the taint it goes there, too", || {
+        is_on(fleet, "late", &MEMBERS)
+    });
+    fleet.kubectl("hub", "delete crp late bold --timeout=60s");
+}
+
+/// The kind as far as a hub uses it, in the shape of SIG Multicluster's.
+const CLUSTER_PROFILES: &str = r"
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: clusterprofiles.multicluster.x-k8s.io, annotations: {api-approved.kubernetes.io: 'unapproved, a test'}}
+spec:
+  group: multicluster.x-k8s.io
+  scope: Namespaced
+  names: {plural: clusterprofiles, singular: clusterprofile, kind: ClusterProfile, listKind: ClusterProfileList}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        required: [spec]
+        properties:
+          spec:
+            type: object
+            required: [clusterManager]
+            properties:
+              displayName: {type: string}
+              clusterManager:
+                type: object
+                required: [name]
+                properties: {name: {type: string}}
+                x-kubernetes-validations: [{rule: self == oldSelf, message: immutable}]
+          status:
+            type: object
+            properties:
+              version: {type: object, properties: {kubernetes: {type: string}}}
+              # Of an access provider, this version of the kind knows no more than the name: what it drops must
+              # not be sent for ever.
+              accessProviders: {type: array, items: {type: object, required: [name], properties: {name: {type: string}, cluster: {type: object, properties: {server: {type: string}}}}}}
+              conditions:
+                type: array
+                items:
+                  type: object
+                  properties:
+                    type: {type: string}
+                    status: {type: string}
+                    reason: {type: string}
+                    message: {type: string}
+                    observedGeneration: {type: integer}
+                    lastTransitionTime: {type: string, format: date-time}
+";
+
+fn profile(fleet: &Fleet, cluster: &str, path: &str) -> String {
+    fleet.get(
+        "hub",
+        &format!("clusterprofile {cluster} -n fleet-system"),
+        path,
+    )
+}
+
+const HEALTH: &str = "{.status.conditions[?(@.type==\"ControlPlaneHealthy\")].reason}";
+
+fn members_are_shown_as_cluster_profiles(fleet: &Fleet) {
+    assert!(
+        fleet
+            .log()
+            .contains("ClusterProfile (clusterprofiles.multicluster.x-k8s.io) is not installed")
+    );
+    fleet.apply("hub", CLUSTER_PROFILES);
+    eventually("each member has a profile", || {
+        MEMBERS
+            .iter()
+            .all(|member| profile(fleet, member, HEALTH) == "MemberClusterAPIServerHealthy")
+    });
+    assert_eq!(
+        profile(
+            fleet,
+            "member-1",
+            "{.spec.displayName}/{.spec.clusterManager.name}"
+        ),
+        "member-1/KubeFleet"
+    );
+    assert_eq!(
+        profile(fleet, "member-1", "{.metadata.labels}"),
+        r#"{"x-k8s.io/cluster-manager":"KubeFleet"}"#
+    );
+    let version = fleet.get(
+        "hub",
+        "cluster member-1",
+        "{.status.properties.k8s\\.io/k8s-version.value}",
+    );
+    assert_eq!(
+        profile(fleet, "member-1", "{.status.version.kubernetes}"),
+        version
+    );
+    let server = stored(fleet, "member-1")["clusters"][0]["cluster"]["server"].clone();
+    assert_eq!(
+        profile(
+            fleet,
+            "member-1",
+            "{.status.accessProviders[0].cluster.server}"
+        ),
+        server.as_str().unwrap()
+    );
+    assert_eq!(
+        condition(
+            fleet,
+            "member-1",
+            "ClusterPropertyCollectionSucceeded",
+            "reason"
+        ),
+        "PropertiesCollected"
+    );
+    let uid = profile(fleet, "member-2", "{.metadata.uid}");
+    fleet.kubectl("hub", "delete clusterprofile member-2 -n fleet-system");
+    eventually("one that is deleted comes back", || {
+        let new = profile(fleet, "member-2", "{.metadata.uid}");
+        !new.is_empty()
+            && new != uid
+            && profile(fleet, "member-2", HEALTH) == "MemberClusterAPIServerHealthy"
+    });
+    let profiles = |line: &str| line.contains("clusterprofiles");
+    let writes = fleet.settled(profiles);
+    // A look later nothing was written again: what the CRD has dropped is not missed.
+    fleet.kubectl("hub", "label cluster member-1 looked=at");
+    deliveries_go_on(fleet, "member-1");
+    let now: Vec<String> = fleet
+        .writes()
+        .into_iter()
+        .filter(|line| profiles(line))
+        .collect();
+    assert_eq!(now, writes);
 }
 
 fn credentials_are_rotated(fleet: &Fleet) {
@@ -323,9 +488,60 @@ fn a_cluster_that_left_comes_back(fleet: &Fleet) {
     deliveries_go_on(fleet, "member-1");
 }
 
+/// A finalizer of somebody else's keeps the earlier cluster; a join waits, and goes on when it has left.
+fn a_cluster_that_is_still_leaving_is_waited_for(fleet: &Fleet) {
+    let held = "{\"metadata\":{\"finalizers\":[\"kubernetes-fleet.io/membercluster-finalizer\",\"example.com/hold\"]}}";
+    let released = "{\"metadata\":{\"finalizers\":null}}";
+    let patch = |finalizers: &str| {
+        fleet.kubectl(
+            "hub",
+            &format!("patch cluster member-1 --type merge -p {finalizers}"),
+        )
+    };
+    patch(held);
+    let uid = fleet.get("hub", "cluster member-1", "{.metadata.uid}");
+    fleet.kubectl("hub", "delete cluster member-1 --wait=false");
+    let (hub, member) = (fleet.kubeconfig("hub"), fleet.kubeconfig("member-1"));
+    let (hub, member) = (hub.to_string_lossy(), member.to_string_lossy());
+    let join = [
+        "join",
+        "member-1",
+        "--hub-kubeconfig",
+        &hub,
+        "--member-kubeconfig",
+        &member,
+    ];
+    let refused = fleet
+        .windlass(&[&join[..], &["--timeout", "1"]].concat())
+        .unwrap_err();
+    assert!(
+        refused.contains("still leaving, after 1 s") && refused.contains("--force"),
+        "{refused}"
+    );
+    std::thread::scope(|scope| {
+        let joined = scope.spawn(|| fleet.windlass(&join));
+        eventually("the hub has let it go", || {
+            fleet.get("hub", "cluster member-1", "{.metadata.finalizers}")
+                == "[\"example.com/hold\"]"
+        });
+        patch(released);
+        let said = joined.join().unwrap().unwrap();
+        assert!(
+            said.contains("MemberCluster member-1 is in place"),
+            "{said}"
+        );
+    });
+    assert_ne!(fleet.get("hub", "cluster member-1", "{.metadata.uid}"), uid);
+    eventually("what was left is taken over", || {
+        is_on(fleet, "app", &MEMBERS)
+    });
+    deliveries_go_on(fleet, "member-1");
+}
+
 fn an_unreachable_cluster_leaves_things_behind_and_says_so(fleet: &mut Fleet) {
     fleet.kill_hub();
-    fleet.start_hub_with(&["--force-delete-wait", "6"]);
+    // It would be waited for for a quarter of an hour.
+    fleet.start_hub();
     eventually("the hub is connected", || {
         fleet
             .http("/metrics")
@@ -333,10 +549,21 @@ fn an_unreachable_cluster_leaves_things_behind_and_says_so(fleet: &mut Fleet) {
             .contains("windlass_member_healthy{cluster=\"member-3\"} 1")
     });
     fleet.control("stop", "member-3");
-    let said = fleet.leave("member-3", &["--purge"]).unwrap();
+    eventually("its profile says so", || {
+        profile(fleet, "member-3", HEALTH) == "MemberAgentHeartbeatLost"
+    });
+    let said = fleet
+        .leave("member-3", &["--purge", "--timeout", "2"])
+        .unwrap_err();
+    assert!(
+        said.contains("the cluster can't be reached: ")
+            && said.contains("windlass leave member-3 --force"),
+        "{said}"
+    );
+    let said = fleet.leave("member-3", &["--purge", "--force"]).unwrap();
     for words in [
-        "the cluster can't be reached: ",
-        "Leaving without the cluster; what it has from placement(s) app",
+        "Leaving without the cluster; left behind on it: AppliedWork app-work of placement app with Namespace app, \
+         ConfigMap app/c; AppliedWork old-work of placement old with Namespace old, ConfigMap old/new, ConfigMap old/theirs",
         "ServiceAccount fleet-system/windlass-hub, ClusterRole and ClusterRoleBinding windlass-hub are left behind",
         "member-3 has left",
         "kubectl delete serviceaccount windlass-hub",
@@ -344,6 +571,18 @@ fn an_unreachable_cluster_leaves_things_behind_and_says_so(fleet: &mut Fleet) {
         assert!(said.contains(words), "{words}: {said}");
     }
     assert!(!said.contains("was removed"), "{said}");
+    let events = "events.v1.events.k8s.io --field-selector reason=MemberClusterLeftBehind";
+    eventually("events tell of it when the cluster is gone", || {
+        let notes = fleet.get("hub", events, "{.items[*].note}");
+        notes.contains("AppliedWork old-work of placement old")
+            && notes.contains("ServiceAccount fleet-system/windlass-hub")
+    });
+    assert!(
+        fleet
+            .log()
+            .contains("left behind on the cluster: AppliedWork app-work of placement app")
+    );
+    assert_eq!(profile(fleet, "member-3", "{.metadata.name}"), "");
     assert_eq!(fleet.get("hub", "cluster member-3", "{.metadata.name}"), "");
     for name in ["app", "old"] {
         eventually("the placement is on the others", || {

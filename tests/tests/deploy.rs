@@ -463,9 +463,15 @@ fn no_write_right_has_a_wildcard() {
         .iter()
         .filter(|object| object["kind"] == "ClusterRole" || object["kind"] == "Role")
         .collect();
-    assert_eq!(roles.len(), 4, "write, read, the namespace's, the bypass");
+    assert_eq!(
+        roles.len(),
+        5,
+        "write, read, what agents get, the namespace's, the bypass"
+    );
     for rule in roles
         .iter()
+        // The reference of the API says what an agent gets: everything in the fleet's own groups.
+        .filter(|role| role["metadata"]["name"] != "windlass-hub-agents")
         .flat_map(|role| role["rules"].as_array().unwrap())
     {
         let list = |field: &str| -> Vec<&str> {
@@ -481,6 +487,23 @@ fn no_write_right_has_a_wildcard() {
             .iter()
             .any(|field| list(field).contains(&"*"));
         assert!(is_read || !is_wild, "{rule}");
+    }
+    let agents = roles
+        .iter()
+        .find(|role| role["metadata"]["name"] == "windlass-hub-agents");
+    for rule in agents.unwrap()["rules"].as_array().unwrap() {
+        let groups: Vec<&str> = rule["apiGroups"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        assert!(!groups.contains(&"*"), "{rule}");
+        let is_core = groups.contains(&"");
+        assert!(
+            !is_core || rule["resources"] == serde_json::json!(["events"]),
+            "{rule}"
+        );
     }
 }
 

@@ -14,11 +14,11 @@ const MEMBERS: [&str; 2] = ["member-1", "member-2"];
 
 /// A lease that is over sooner than the default one.
 const SHORT: [&str; 6] = [
-    "--leader-elect-lease-duration",
+    "--leader-lease-duration",
     "4",
-    "--leader-elect-renew-deadline",
+    "--leader-renew-deadline",
     "3",
-    "--leader-elect-retry-period",
+    "--leader-retry-period",
     "1",
 ];
 

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use windlass_api::Condition;
-use windlass_api::conditions::{PLACEMENT_SCHEDULED, Reason, Stage, Status};
+use windlass_api::conditions::{Reason, Stage, Status, placement_scheduled};
 use windlass_api::placement::{
     PerClusterPlacementStatus, PlacementStatus, ResourceIdentifier, RolloutStrategyType,
 };
+use windlass_api::scoped::Scope;
 use windlass_api::snapshot::ClusterDecision;
 use windlass_status::{NewCondition, conditions};
 
@@ -89,7 +90,7 @@ pub fn aggregate(view: &AggregateView<'_>, now: Timestamp) -> Aggregate {
             message,
         } => {
             let scheduled = NewCondition {
-                type_: PLACEMENT_SCHEDULED,
+                type_: placement_scheduled(view.scope),
                 status: if fulfilled {
                     Status::True
                 } else {
@@ -116,14 +117,14 @@ fn unscheduled(
         Status::True | Status::Unknown => Reason::SchedulePending,
     };
     let new = NewCondition {
-        type_: PLACEMENT_SCHEDULED,
+        type_: placement_scheduled(view.scope),
         status: scheduled,
         reason: reason.as_str(),
         message,
         observed_generation: Some(view.generation),
     };
     conditions::set(status.conditions.get_or_insert_default(), new, now);
-    order(status.conditions.get_or_insert_default());
+    order(view.scope, status.conditions.get_or_insert_default());
     Aggregate::new(status)
 }
 
@@ -195,7 +196,7 @@ fn stamp(
     let mut list = vec![scheduled.build(previous, now)];
     list.extend(rollup.verdicts.into_iter().map(|verdict| {
         let new = NewCondition {
-            type_: verdict.stage.placement_type(),
+            type_: verdict.stage.placement_type(view.scope),
             status: verdict.status,
             reason: verdict.reason.as_str(),
             message: verdict.message,
@@ -203,27 +204,29 @@ fn stamp(
         };
         new.build(previous, now)
     }));
-    let others = previous.iter().filter(|old| position(&old.type_).is_none());
+    let others = previous
+        .iter()
+        .filter(|old| position(view.scope, &old.type_).is_none());
     list.extend(others.cloned());
-    order(&mut list);
+    order(view.scope, &mut list);
     list
 }
 
 /// Place of the roll-up's own condition types; none for the types of others.
-fn position(type_: &str) -> Option<usize> {
-    if type_ == PLACEMENT_SCHEDULED {
+fn position(scope: Scope, type_: &str) -> Option<usize> {
+    if type_ == placement_scheduled(scope) {
         return Some(0);
     }
     let stages = Stage::APPLY.into_iter().chain([Stage::DiffReported]);
     stages
         .enumerate()
-        .find(|(_, stage)| stage.placement_type() == type_)
+        .find(|(_, stage)| stage.placement_type(scope) == type_)
         .map(|(at, _)| at + 1)
 }
 
-fn order(list: &mut [Condition]) {
+fn order(scope: Scope, list: &mut [Condition]) {
     list.sort_by(|a, b| {
-        let place = |condition: &Condition| position(&condition.type_).unwrap_or(usize::MAX);
+        let place = |condition: &Condition| position(scope, &condition.type_).unwrap_or(usize::MAX);
         place(a).cmp(&place(b)).then_with(|| a.type_.cmp(&b.type_))
     });
 }

@@ -7,7 +7,7 @@ use windlass_api::placement::{
     ApplyStrategy, PlacementPolicy, PlacementStatus, PlacementType, ResourceIdentifier,
     RolloutStrategyType,
 };
-use windlass_api::scoped::{Binding, PolicySnapshot};
+use windlass_api::scoped::{Binding, PolicySnapshot, Scope};
 use windlass_api::snapshot::ClusterDecision;
 use windlass_status::defaults::{self, EffectiveApply};
 use windlass_status::{Digest, conditions};
@@ -18,6 +18,8 @@ pub const DEFAULT_BUDGET: usize = 1 << 20;
 /// Everything that a placement's status follows from.
 #[derive(Clone, Copy)]
 pub struct AggregateView<'a> {
+    /// Scope of the placement: its condition types begin with its kind.
+    pub scope: Scope,
     /// Generation of the placement; every condition is stamped with it.
     pub generation: i64,
     /// Who rolls out.

@@ -1,5 +1,7 @@
 //! Condition types and reasons (API §4): enums, with one place that turns them into strings.
 
+use crate::scoped::Scope;
+
 /// Declares an enum of API strings.
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal,)* }) => {
@@ -94,26 +96,48 @@ impl Stage {
         Self::DiffReported,
     ];
 
-    /// Condition type on a ClusterResourcePlacement.
+    /// Condition type on a placement: the kind, then the stage.
     #[must_use]
-    pub const fn placement_type(self) -> &'static str {
-        match self {
-            Self::RolloutStarted => "ClusterResourcePlacementRolloutStarted",
-            Self::Overridden => "ClusterResourcePlacementOverridden",
-            Self::WorkSynchronized => "ClusterResourcePlacementWorkSynchronized",
-            Self::Applied => "ClusterResourcePlacementApplied",
-            Self::Available => "ClusterResourcePlacementAvailable",
-            Self::DiffReported => "ClusterResourcePlacementDiffReported",
+    pub const fn placement_type(self, scope: Scope) -> &'static str {
+        match (self, scope) {
+            (Self::RolloutStarted, Scope::Cluster) => "ClusterResourcePlacementRolloutStarted",
+            (Self::Overridden, Scope::Cluster) => "ClusterResourcePlacementOverridden",
+            (Self::WorkSynchronized, Scope::Cluster) => "ClusterResourcePlacementWorkSynchronized",
+            (Self::Applied, Scope::Cluster) => "ClusterResourcePlacementApplied",
+            (Self::Available, Scope::Cluster) => "ClusterResourcePlacementAvailable",
+            (Self::DiffReported, Scope::Cluster) => "ClusterResourcePlacementDiffReported",
+            (Self::RolloutStarted, Scope::Namespaced) => "ResourcePlacementRolloutStarted",
+            (Self::Overridden, Scope::Namespaced) => "ResourcePlacementOverridden",
+            (Self::WorkSynchronized, Scope::Namespaced) => "ResourcePlacementWorkSynchronized",
+            (Self::Applied, Scope::Namespaced) => "ResourcePlacementApplied",
+            (Self::Available, Scope::Namespaced) => "ResourcePlacementAvailable",
+            (Self::DiffReported, Scope::Namespaced) => "ResourcePlacementDiffReported",
         }
     }
 }
 
 /// Condition type `Scheduled` of a cluster's entry and of a policy snapshot.
 pub const SCHEDULED: &str = "Scheduled";
-/// Condition type of a ClusterResourcePlacement.
-pub const PLACEMENT_SCHEDULED: &str = "ClusterResourcePlacementScheduled";
-/// Extension: what the deletion of a ClusterResourcePlacement waits for.
-pub const PLACEMENT_DELETING: &str = "ClusterResourcePlacementDeleting";
+/// Condition type of a ClusterResourcePlacement: its status was copied into the selected namespace.
+pub const STATUS_SYNCED: &str = "ClusterResourcePlacementStatusSynced";
+
+/// Condition type of a placement: its policy is fulfilled.
+#[must_use]
+pub const fn placement_scheduled(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Cluster => "ClusterResourcePlacementScheduled",
+        Scope::Namespaced => "ResourcePlacementScheduled",
+    }
+}
+
+/// Extension: condition type that tells what the deletion of a placement waits for.
+#[must_use]
+pub const fn placement_deleting(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Cluster => "ClusterResourcePlacementDeleting",
+        Scope::Namespaced => "ResourcePlacementDeleting",
+    }
+}
 
 words! {
     /// Reasons on placements and on cluster entries (API §4.1, §4.2).
@@ -122,6 +146,10 @@ words! {
         InvalidResourceSelectors = "InvalidResourceSelectors",
         /// Not scheduled for this generation yet.
         SchedulePending = "SchedulePending",
+        /// The status was copied.
+        StatusSyncSucceeded = "StatusSyncSucceeded",
+        /// The status could not be copied.
+        StatusSyncFailed = "StatusSyncFailed",
         /// Enough clusters.
         SchedulingPolicyFulfilled = "SchedulingPolicyFulfilled",
         /// Fewer clusters than asked for.

@@ -1,15 +1,17 @@
 //! The CustomResourceDefinitions, in controller-gen's form.
 //!
 //! The types say what the schema is; [`normalise`] brings it into the form that Go tools generate, so that
-//! the two can be compared; [`rules`] adds what only CEL can say. Both served versions get the same schema.
+//! the two can be compared; [`rules`] adds what only CEL can say, [`checks`] what upstream says in its
+//! webhooks. Both served versions get the same schema.
 
 mod admit;
+mod checks;
 mod normalise;
 mod rules;
 mod twin;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube_core::CustomResourceExt;
+use kube_core::{CustomResourceExt, Resource};
 use serde_json::{Value, json};
 
 pub use self::admit::{Admitted, admit};
@@ -17,6 +19,7 @@ use self::twin::Twin;
 use crate::binding::ClusterResourceBinding;
 use crate::member::MemberCluster;
 use crate::placement::ClusterResourcePlacement;
+use crate::pull::{InternalMemberCluster, Work};
 use crate::snapshot::{ClusterResourceSnapshot, ClusterSchedulingPolicySnapshot};
 use crate::work::AppliedWork;
 use crate::{SERVED_VERSIONS, STORAGE_VERSION};
@@ -42,6 +45,8 @@ pub fn hub_crds() -> Result<Vec<Value>, serde_json::Error> {
         ClusterSchedulingPolicySnapshot::crd(),
         ClusterResourceSnapshot::crd(),
         ClusterResourceBinding::crd(),
+        InternalMemberCluster::crd(),
+        Work::crd(),
     ]
     .into_iter()
     .map(finished)
@@ -125,6 +130,13 @@ fn finished_in(mut crd: Value, served: &[&str]) -> Result<Value, serde_json::Err
     normalise::schema(schema);
     normalise::root(schema);
     rules::add(&kind, schema);
+    checks::add(&kind, schema);
+    // A Work without a spec is one of nothing (API §3.10).
+    if kind == Work::kind(&())
+        && let Some(root) = schema.as_object_mut()
+    {
+        root.remove("required");
+    }
     let versions: Vec<Value> = served
         .iter()
         .map(|name| {

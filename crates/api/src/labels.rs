@@ -44,10 +44,42 @@ pub const DELIVERY_PUSH: &str = "push";
 /// On a MemberCluster: the UID of the namespace kube-system there, by which a cluster is known under
 /// whatever name.
 pub const CLUSTER_UID: &str = "windlass.dev/cluster-uid";
+/// On a MemberCluster: the mode of delivery that it changes to, `push` or `pull`.
+pub const MIGRATE_TO: &str = "windlass.dev/migrate-to";
+/// Value of [`MIGRATE_TO`] for pull.
+pub const DELIVERY_PULL: &str = "pull";
+/// On a Work: the generation at which the hub left its spec, and the digest of that, with a slash between.
+pub const WRITTEN: &str = "windlass.dev/written";
+/// Name of the binding that a Work is of.
+pub const PARENT_BINDING: &str = "kubernetes-fleet.io/parent-resource-binding";
+/// On a Work: index of the resource snapshot that it was last written for.
+pub const PARENT_SNAPSHOT_INDEX: &str = "kubernetes-fleet.io/parent-resource-snapshot-index";
+/// On the Work of a ResourcePlacement: that one's namespace.
+pub const PARENT_NAMESPACE: &str = "kubernetes-fleet.io/parent-placement-namespace";
+/// On the Work of an envelope: that one's kind.
+pub const ENVELOPE_KIND: &str = "kubernetes-fleet.io/envelope-work";
+/// On the Work of an envelope: that one's name.
+pub const ENVELOPE_NAME: &str = "kubernetes-fleet.io/envelope-name";
+/// On the Work of a ResourceEnvelope: that one's namespace.
+pub const ENVELOPE_NAMESPACE: &str = "kubernetes-fleet.io/envelope-namespace";
+/// On a Work, annotation: name of the resource snapshot that it was last written for.
+pub const PARENT_SNAPSHOT_NAME: &str = "kubernetes-fleet.io/parent-resource-snapshot-name";
+/// On a Work, annotation: hash of the ClusterResourceOverride snapshots that it was last written for.
+pub const PARENT_CLUSTER_OVERRIDES_HASH: &str =
+    "kubernetes-fleet.io/parent-cluster-resource-override-snapshot-hash";
+/// On a Work, annotation: hash of the ResourceOverride snapshots that it was last written for.
+pub const PARENT_OVERRIDES_HASH: &str =
+    "kubernetes-fleet.io/parent-resource-override-snapshot-hash";
 /// On a Namespace or CRD: it may be removed with what it holds (design §5.19).
 pub const ALLOW_CASCADE: &str = "windlass.dev/allow-cascade";
+/// On a binding: what its placement's deleteStrategy says, where that is not the default.
+pub const DELETE_STRATEGY: &str = "windlass.dev/delete-strategy";
+/// Value of [`DELETE_STRATEGY`].
+pub const ABANDON: &str = "Abandon";
 /// On a MemberCluster that is being deleted: placed objects are removed too.
 pub const PURGE: &str = "windlass.dev/purge";
+/// On a MemberCluster that is being deleted: it is not waited for while it can't be reached.
+pub const FORCE_LEAVE: &str = "windlass.dev/force-leave";
 
 /// On a placement: its snapshots and bindings are cleaned up first.
 pub const PLACEMENT_FINALIZER: &str = "kubernetes-fleet.io/crp-cleanup";
@@ -57,5 +89,7 @@ pub const SCHEDULER_FINALIZER: &str = "kubernetes-fleet.io/scheduler-cleanup";
 pub const SCHEDULER_BINDING_FINALIZER: &str = "kubernetes-fleet.io/scheduler-crb-cleanup";
 /// On a binding: its objects on the member are removed first.
 pub const WORK_FINALIZER: &str = "kubernetes-fleet.io/work-cleanup";
+/// On a MemberCluster, written by other implementations: its ClusterProfile is removed first.
+pub const PROFILE_FINALIZER: &str = "kubernetes-fleet.io/cluster-profile-cleanup";
 /// On a MemberCluster: it leaves in order.
 pub const MEMBER_FINALIZER: &str = "kubernetes-fleet.io/membercluster-finalizer";

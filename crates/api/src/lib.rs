@@ -22,6 +22,8 @@ pub mod labels;
 pub mod member;
 pub mod names;
 pub mod placement;
+pub mod profile;
+pub mod pull;
 pub mod raw;
 pub mod scoped;
 pub mod snapshot;

@@ -62,7 +62,53 @@ pub fn work_base(namespace: &str, placement: &str) -> String {
 /// namespace and name.
 #[must_use]
 pub fn hashed_work(namespace: &str, placement: &str, unique: &str) -> String {
-    format!("{}-{unique}-work", work_base(namespace, placement))
+    part_work(&hashed_base(namespace, placement, unique), 0)
+}
+
+/// As [`work_base`], for a placement with a name that is another's, see [`hashed_work`].
+#[must_use]
+pub fn hashed_base(namespace: &str, placement: &str, unique: &str) -> String {
+    format!("{}-{unique}", work_base(namespace, placement))
+}
+
+/// Name of the Work, or AppliedWork, of a part of a resource snapshot: 0 is the master's.
+#[must_use]
+pub fn part_work(base: &str, part: usize) -> String {
+    match part {
+        0 => format!("{base}-work"),
+        further => format!("{base}-{}", further - 1),
+    }
+}
+
+/// Name of the Work of an envelope in a part. `hash`: 16 hexadecimal digits over kind, namespace and name
+/// of the envelope.
+#[must_use]
+pub fn envelope_work(part_work: &str, hash: &str) -> String {
+    format!("{part_work}-envelope-{hash}")
+}
+
+/// Name of the Role of a member's agent, in the member's namespace.
+#[must_use]
+pub fn member_role(cluster: &str) -> String {
+    format!("fleet-role-{cluster}")
+}
+
+/// Name of its RoleBinding.
+#[must_use]
+pub fn member_role_binding(cluster: &str) -> String {
+    format!("fleet-rolebinding-{cluster}")
+}
+
+/// Name of the RoleBinding that lets a member's agent past the guard rails in its namespace.
+#[must_use]
+pub fn member_bypass(cluster: &str) -> String {
+    format!("fleet-guard-rails-{cluster}")
+}
+
+/// The cluster that a namespace on the hub belongs to.
+#[must_use]
+pub fn cluster_of_namespace(namespace: &str) -> Option<&str> {
+    namespace.strip_prefix("fleet-member-")
 }
 
 /// Name of the Secret that holds the credentials of a member cluster.

@@ -193,12 +193,25 @@ fn schema(crd: &Value) -> &Value {
     &storage.unwrap()["schema"]["openAPIV3Schema"]
 }
 
+/// What our schema asks for beyond the reference's.
+fn checks<'a>(sections: &'a BTreeMap<String, Rows>, kind: &str) -> Option<&'a Rows> {
+    let section = match kind {
+        "ClusterResourcePlacement" | "ResourcePlacement" => "PlacementChecks",
+        "MemberCluster" => "MemberClusterChecks",
+        _ => return None,
+    };
+    sections.get(section)
+}
+
 #[test]
 fn every_field_is_as_the_reference_says_and_there_is_no_other() {
     let sections = tables();
     for (kind, crd) in crds() {
         let mut expected = Rows::new();
         expand(&sections, twin_of(&kind), "", &mut expected);
+        for (path, words) in checks(&sections, &kind).into_iter().flatten() {
+            expected.get_mut(path).unwrap().extend(words.clone());
+        }
         let mut root = schema(&crd).clone();
         let properties = root["properties"].as_object_mut().unwrap();
         for name in ["apiVersion", "kind", "metadata"] {
@@ -241,9 +254,13 @@ fn every_extension_is_documented_and_optional() {
         "docs/extensions.md lists fields that do not exist"
     );
     for word in [
-        windlass_api::conditions::PLACEMENT_DELETING,
+        windlass_api::conditions::placement_deleting(windlass_api::scoped::Scope::Cluster),
+        windlass_api::conditions::placement_deleting(windlass_api::scoped::Scope::Namespaced),
         windlass_api::labels::DELIVERY,
         windlass_api::labels::PURGE,
+        windlass_api::labels::FORCE_LEAVE,
+        windlass_api::labels::MIGRATE_TO,
+        windlass_api::labels::WRITTEN,
         windlass_api::labels::ALLOW_CASCADE,
         windlass_api::labels::PLACED,
         windlass_api::labels::CREDENTIALS_CLUSTER,
@@ -332,6 +349,20 @@ fn names() {
             ["fleet", "fleet-placement"],
         ),
         (
+            "InternalMemberCluster",
+            "cluster",
+            "internalmemberclusters",
+            Some("imc"),
+            ["fleet", "fleet-cluster"],
+        ),
+        (
+            "Work",
+            "placement",
+            "works",
+            None,
+            ["fleet", "fleet-placement"],
+        ),
+        (
             "AppliedWork",
             "placement",
             "appliedworks",
@@ -399,11 +430,13 @@ fn names() {
         let about = schema(&crds[kind])["description"].as_str().unwrap();
         assert!(about.starts_with(kind), "{kind} is described as {about}");
     }
-    assert_eq!(crds.len(), 10);
+    assert_eq!(crds.len(), 12);
 }
 
 /// Kinds that live in a namespace (API §1.1).
-const NAMESPACED: [&str; 4] = [
+const NAMESPACED: [&str; 6] = [
+    "InternalMemberCluster",
+    "Work",
     "ResourcePlacement",
     "SchedulingPolicySnapshot",
     "ResourceSnapshot",
@@ -411,7 +444,7 @@ const NAMESPACED: [&str; 4] = [
 ];
 
 /// API §1.3: name, type, priority, path. `C(x)` and `G(x)` as there.
-const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 6] = [
+const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 8] = [
     (
         "MemberCluster",
         &[
@@ -510,6 +543,11 @@ const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 6] = [
             ("Age", "date", 0, ".metadata.creationTimestamp"),
         ],
     ),
+    (
+        "InternalMemberCluster",
+        &[("Age", "date", 0, ".metadata.creationTimestamp")],
+    ),
+    ("Work", &[]),
     ("AppliedWork", &[]),
 ];
 
@@ -569,6 +607,34 @@ fn columns() {
     }
 }
 
+/// How many CEL rules stand where, for a kind of placement.
+fn placement_rules(kind: &str, of_spec: usize) -> BTreeMap<String, usize> {
+    let of = |path: &str| format!("{kind}.spec{path}");
+    let affinity = ".policy.affinity.clusterAffinity";
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+    [
+        (kind.to_owned(), 1),            // §6.3 rule 1
+        (of(""), of_spec),               // P1 to P6, P14 without a strategy, rule 22
+        (of(".resourceSelectors"), 1),   // P7
+        (of(".policy"), 9),              // P8; P9, P10, P11 in two each; rules 10, 23
+        (of(".policy.clusterNames"), 2), // rule 8
+        (
+            of(&format!("{affinity}.{required}.clusterSelectorTerms")),
+            1,
+        ), // rule 12
+        (of(&format!("{affinity}.{preferred}[].preference")), 1), // rule 13
+        (of(".policy.tolerations"), 2),  // rules 18, 23
+        (of(".policy.tolerations[]"), 4), // P12, P13, rule 18
+        (of(".strategy"), 1),            // rule 19
+        (of(".strategy.rollingUpdate"), 2), // rule 19
+        (of(".strategy.applyStrategy"), 1), // rule 20
+        (of(".strategy.type"), 1),       // P14
+        (of(".strategy.reportBackStrategy"), 1), // P15
+    ]
+    .into()
+}
+
 /// How many CEL rules stand where (API §2.12).
 #[test]
 fn rules_stand_where_the_reference_says_and_name_the_field() {
@@ -577,34 +643,24 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
     for (kind, crd) in &crds {
         collect_rules(schema(crd), kind, &mut found);
     }
-    let placement = "ClusterResourcePlacement.spec";
-    let namespaced = "ResourcePlacement.spec";
-    let expected: BTreeMap<String, usize> = [
-        ("MemberCluster".to_owned(), 1),                  // N1
-        ("ClusterResourcePlacement".to_owned(), 1),       // §6.3 rule 1
-        (placement.to_owned(), 8), // P1 to P6, P14 without a strategy, §6.3 rule 22
-        (format!("{placement}.resourceSelectors"), 1), // P7
-        (format!("{placement}.policy"), 7), // P8; P9, P10, P11 in two each
-        (format!("{placement}.policy.tolerations[]"), 2), // P12, P13
+    let mut expected: BTreeMap<String, usize> = [
+        ("MemberCluster".to_owned(), 1),               // N1
+        ("MemberCluster.spec.taints".to_owned(), 1),   // §6.4
+        ("MemberCluster.spec.taints[]".to_owned(), 2), // §6.4
         (
             "ClusterSchedulingPolicySnapshot.spec.policy.tolerations[]".to_owned(),
             2,
         ),
-        (format!("{placement}.strategy.type"), 1), // P14
-        (format!("{placement}.strategy.reportBackStrategy"), 1), // P15
-        ("ResourcePlacement".to_owned(), 1),       // §6.3 rule 1
-        (namespaced.to_owned(), 6),                // as above, without P2 and P3
-        (format!("{namespaced}.resourceSelectors"), 1),
-        (format!("{namespaced}.policy"), 7),
-        (format!("{namespaced}.policy.tolerations[]"), 2),
+        ("Work.spec.reportBackStrategy".to_owned(), 1), // the same type
         (
             "SchedulingPolicySnapshot.spec.policy.tolerations[]".to_owned(),
             2,
         ),
-        (format!("{namespaced}.strategy.type"), 1),
-        (format!("{namespaced}.strategy.reportBackStrategy"), 1),
     ]
     .into();
+    expected.extend(placement_rules("ClusterResourcePlacement", 8));
+    // Without P2 and P3.
+    expected.extend(placement_rules("ResourcePlacement", 6));
     let counts: BTreeMap<String, usize> = found
         .iter()
         .map(|(path, rules)| (path.clone(), rules.len()))
@@ -623,6 +679,13 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
                 "strategy type",
                 "reportBackStrategy",
                 "destination",
+                "clusterNames",
+                "preferred",
+                "property",
+                "rollingUpdate",
+                "max",
+                "serverSideApplyConfig",
+                "taint",
             ];
             assert!(
                 names.iter().any(|name| message.contains(name)),

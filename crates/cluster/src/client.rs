@@ -10,6 +10,7 @@ use kube::{Client, Config};
 use tower::limit::ConcurrencyLimitLayer;
 
 use crate::error::chain;
+use crate::rate::{Rate, RateLayer};
 use crate::requests::RequestCounter;
 
 /// A watch may be silent for minutes; the server ends it after five at most.
@@ -41,6 +42,8 @@ pub struct ConnectOptions {
     pub connect_timeout: Duration,
     /// Whether everything but a GET is refused before it is sent.
     pub read_only: bool,
+    /// Limit for the requests per second; none means none.
+    pub rate: Option<Rate>,
 }
 
 impl ConnectOptions {
@@ -54,6 +57,7 @@ impl ConnectOptions {
             request_timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(10),
             read_only: false,
+            rate: None,
         }
     }
 
@@ -100,6 +104,7 @@ pub async fn connect(
                 .read_only(options.read_only),
         )
         .with_layer(&ConcurrencyLimitLayer::new(options.concurrency.max(1)))
+        .with_layer(&RateLayer(options.rate))
         .build())
 }
 

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`clock`] | real time, randomness, tasks: everybody else gets them as inputs |
 //! | [`kubeconfig`], [`client`] | from stored credentials to a client with limits and counters |
+//! | `rate` | how many requests a second, where somebody asked for a limit |
 //! | [`requests`] | what was sent, by target, verb, resource and answer |
 //! | [`discovery`] | which kinds the server knows |
 //! | [`cache`], [`queue`] | see above |
@@ -28,6 +29,7 @@ mod kind_of;
 pub mod kubeconfig;
 pub mod lease;
 pub mod queue;
+mod rate;
 pub mod requests;
 mod transport;
 pub mod writer;
@@ -41,6 +43,7 @@ pub use kind_of::KindOf;
 pub use kubeconfig::parse_stored_kubeconfig;
 pub use lease::gate::Gate;
 pub use queue::Queue;
+pub use rate::Rate;
 pub use requests::RequestCounter;
 pub use transport::TransportLayer;
 pub use writer::{Propagation, Writer};

@@ -26,6 +26,8 @@ pub struct Content {
     pub hash: String,
     /// Every manifest, in order. One that can't be read stands there as its error.
     pub manifests: Arc<[Arc<Manifest>]>,
+    /// How many of them each part of the group holds, in order.
+    pub parts: Vec<usize>,
 }
 
 impl Content {
@@ -102,10 +104,12 @@ impl Contents {
             return Ok(None);
         };
         let mut manifests = Vec::new();
+        let mut parts = Vec::new();
         for part in group.master.iter().chain(group.parts.values()) {
             let Some(part) = self.fetch(part).await? else {
                 return Ok(None);
             };
+            parts.push(part.spec.selected_resources.len());
             manifests.extend(
                 part.spec
                     .selected_resources
@@ -119,6 +123,7 @@ impl Contents {
             index,
             hash: group.hash().unwrap_or_default().to_owned(),
             manifests: manifests.into(),
+            parts,
         });
         self.keep(&placement, &uid, &content);
         Ok(Some(content))

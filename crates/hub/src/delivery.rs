@@ -5,6 +5,8 @@
 //! was placed there changes. Each look is level-triggered: the member engine does what is missing, and
 //! nothing where nothing is.
 
+mod pull;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +23,10 @@ use windlass_status::digest::{BindingInputs, Digest, binding_digest};
 
 use crate::contents::{Content, Contents};
 use crate::lanes::Lanes;
-use crate::members::Members;
+use crate::members::{Members, is_push};
 use crate::observe::{Skipped, log_binding, skipped};
+use crate::pull::deliver::Pull;
+use crate::removal;
 use crate::worker::{Next, work};
 use crate::works;
 use crate::world::{World, placement_of};
@@ -35,6 +39,7 @@ pub struct Delivery {
     members: Members,
     writer: Writer,
     lanes: Lanes,
+    pull: Pull,
 }
 
 impl Delivery {
@@ -43,6 +48,7 @@ impl Delivery {
     pub fn new(world: World, contents: Contents, members: Members, writer: Writer) -> Self {
         let queue = world.queues.bindings.clone();
         Self {
+            pull: Pull::new(world.pull.clone(), writer.clone()),
             world,
             contents,
             members,
@@ -85,9 +91,14 @@ impl Delivery {
             return Ok(Next::Event);
         }
         let cluster = &binding.spec.target_cluster;
-        let Some(member) = self.members.get(cluster) else {
-            // What was reported last stays; the cluster's own condition says that it is not reachable.
-            return Ok(Next::Event);
+        let member = match self.world.clusters.get(&ObjectKey::cluster(cluster)) {
+            None => return Ok(Next::Event),
+            Some(known) if !is_push(&known) => None,
+            Some(_) => match self.members.get(cluster) {
+                // What was reported last stays; the cluster's own condition says that it is not reachable.
+                None => return Ok(Next::Event),
+                reachable => reachable,
+            },
         };
         let master = ObjectKey::namespaced(&key.namespace, &binding.spec.resource_snapshot_name);
         let Some(content) = self.contents.get(&master).await? else {
@@ -111,6 +122,9 @@ impl Delivery {
             return Ok(Next::Event);
         }
         let digest = desired_digest(&binding, &content.hash);
+        let Some(member) = member else {
+            return self.deliver_pull(&binding, &content, digest).await;
+        };
         let desired = Desired {
             work_name: works::name_of(&placement),
             work_namespace: names::member_namespace(cluster),
@@ -163,28 +177,24 @@ impl Delivery {
         let cluster = &binding.spec.target_cluster;
         let placement = parent(binding);
         let known = self.world.clusters.get(&ObjectKey::cluster(cluster));
-        if self.has_successor(binding, &placement)
-            || known.is_none()
-            || self.members.has_given_up(cluster)
-        {
+        let Some(known) = known.filter(|_| {
+            !self.has_successor(binding, &placement) && !self.members.has_given_up(cluster)
+        }) else {
             return self.let_go(binding).await;
-        }
-        let leaving = known.filter(|known| known.metadata.deletion_timestamp.is_some());
-        let mode = match &leaving {
-            None => RemovalMode::Placement,
-            Some(known)
-                if known
-                    .annotations()
-                    .get(labels::PURGE)
-                    .is_some_and(|v| v == "true") =>
-            {
-                RemovalMode::Purge
-            }
-            Some(_) => RemovalMode::Leave,
         };
+        if !is_push(&known) {
+            return self.remove_pull(binding, Some(&known)).await;
+        }
+        let live = self.world.placements.get(&placement);
+        let mode = removal::mode(&known, live.as_deref(), binding);
         let Some(member) = self.members.get(cluster) else {
+            let what = if mode == RemovalMode::Abandon {
+                "release"
+            } else {
+                "remove"
+            };
             let message = format!(
-                "waiting for cluster {cluster} to be reachable, to remove what was placed there"
+                "waiting for cluster {cluster} to be reachable, to {what} what was placed there"
             );
             self.write_status(binding, None, |report| report.removing(message))
                 .await?;

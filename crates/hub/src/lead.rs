@@ -6,14 +6,13 @@ use std::time::Duration;
 use kube::Client;
 use prometheus::{IntGauge, Registry};
 use tokio::sync::watch;
-use windlass_api::names;
 use windlass_cluster::lease::step::{Contender, Timing};
 use windlass_cluster::lease::{Election, Leadership, identity};
 use windlass_cluster::{Gate, clock};
 
 use crate::run::FIELD_MANAGER;
 
-/// Name of the hub's lease, in the hub's namespace.
+/// Name of the hub's lease.
 pub const LEASE: &str = "windlass-hub";
 /// How long writes that are under way may take once the process is to end.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -29,13 +28,15 @@ pub struct Lead {
 }
 
 impl Lead {
-    /// Takes part in the election once `ready` is done; without times there is none, and this process leads.
+    /// Takes part in the election for the lease in `namespace` once `ready` is done; without times there is
+    /// none, and this process leads.
     /// Shows as the metric `windlass_leader`.
     ///
     /// # Errors
     /// When a metric of that name is registered already.
     pub fn start(
         client: Client,
+        namespace: &str,
         timing: Option<Timing>,
         registry: &Registry,
         ready: impl Future<Output = ()> + Send + 'static,
@@ -48,7 +49,7 @@ impl Lead {
         let lead = match timing {
             Some(timing) => {
                 let contender = Contender {
-                    namespace: names::HUB_NAMESPACE.to_owned(),
+                    namespace: namespace.to_owned(),
                     name: LEASE.to_owned(),
                     identity: identity(),
                     timing,

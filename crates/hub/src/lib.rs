@@ -15,14 +15,17 @@ pub mod members;
 pub mod observe;
 pub mod placement;
 pub mod preview;
+pub mod pull;
+pub mod removal;
 pub mod run;
 pub mod scoped;
 pub mod select;
-pub mod worker;
+mod worker;
 pub mod works;
 pub mod world;
 
 pub use run::{HubError, HubOptions, run};
+pub use select::confine::Confinement;
 pub use select::rules::ApiFilter;
 pub use windlass_aggregator::ExternalUnset;
 pub use windlass_cluster::lease::step::Timing;

@@ -13,8 +13,8 @@ use windlass_aggregator::ExternalUnset;
 use windlass_cluster::kubeconfig::in_cluster;
 use windlass_cluster::lease::step::Timing;
 use windlass_cluster::{
-    ConnectError, ConnectOptions, Discovery, Events, ObjectKey, RequestCounter, Writer, clock,
-    connect,
+    ConnectError, ConnectOptions, Discovery, Events, ObjectKey, Rate, RequestCounter, Writer,
+    clock, connect,
 };
 use windlass_metrics::Readiness;
 
@@ -31,8 +31,6 @@ use crate::world::{Queues, World};
 
 /// Field manager of every write on the hub.
 pub const FIELD_MANAGER: &str = "windlass-hub";
-/// Placements worked on at once.
-const PLACEMENT_WORKERS: usize = 8;
 /// Bindings worked on at once. Many, for each waits for its cluster; few of them are one cluster's. An idle
 /// worker is a small thing.
 const DELIVERY_WORKERS: usize = 1024;
@@ -45,8 +43,16 @@ pub struct HubOptions {
     /// Kubeconfig of the hub's API server; none means the cluster that the process runs in, outside of one
     /// the user's kubeconfig.
     pub kubeconfig: Option<PathBuf>,
-    /// Where metrics and probes are served.
-    pub metrics_bind_address: SocketAddr,
+    /// Where metrics and probes are served; none means nowhere.
+    pub metrics_bind_address: Option<SocketAddr>,
+    /// Where they are served a second time.
+    pub health_probe_bind_address: Option<SocketAddr>,
+    /// Limit for the requests to the hub's API server; none means none.
+    pub hub_rate: Option<Rate>,
+    /// Placements worked on at once.
+    pub placement_workers: usize,
+    /// Whether members get ClusterProfiles, where that kind is installed.
+    pub cluster_profiles: bool,
     /// What External shows while clusters disagree.
     pub external_unset: ExternalUnset,
     /// A cluster that has not answered for so long is unhealthy.
@@ -55,6 +61,8 @@ pub struct HubOptions {
     pub force_delete_wait: Duration,
     /// Kinds, objects and namespaces that may be placed.
     pub filter: ApiFilter,
+    /// Namespace of the lease.
+    pub leader_election_namespace: String,
     /// Times of the leader election; none means that this process leads without one.
     pub leader_election: Option<Timing>,
 }
@@ -123,8 +131,9 @@ struct Hub {
     members: Members,
     actor: Actor,
     delivery: Delivery,
+    placement_workers: usize,
     /// Tasks that only show things.
-    shows: [JoinHandle<()>; 2],
+    shows: Vec<JoinHandle<()>>,
 }
 
 impl Hub {
@@ -133,7 +142,11 @@ impl Hub {
         let registry = Registry::new();
         let requests = RequestCounter::new(&registry)?;
         let kubeconfig = kubeconfig(options.kubeconfig.as_deref())?;
-        let client = connect(&kubeconfig, &ConnectOptions::new("hub"), &requests).await?;
+        let connection = ConnectOptions {
+            rate: options.hub_rate,
+            ..ConnectOptions::new("hub")
+        };
+        let client = connect(&kubeconfig, &connection, &requests).await?;
         let reader = Writer::new(client.clone(), FIELD_MANAGER);
         let queues = Queues::default();
         let (events, events_sender) =
@@ -141,18 +154,27 @@ impl Hub {
         let observer = Observer::new(&registry, &queues, events)?;
         windlass_metrics::process(&registry)?;
         let world = World::start(&client, queues.clone(), observer);
-        let server = serve(options.metrics_bind_address, &registry, &world).await?;
+        let addresses = [
+            options.metrics_bind_address,
+            options.health_probe_bind_address,
+        ];
+        let mut shows = vec![events_sender];
+        for address in addresses.into_iter().flatten() {
+            shows.push(serve(address, &registry, &world).await?);
+        }
         let lead = {
             // A connection of its own: a renewal must not wait behind other requests.
             let client = connect(&kubeconfig, &ConnectOptions::new("hub"), &requests).await?;
             let synced = world.clone();
             let ready = async move { synced.wait_synced().await };
-            Lead::start(client, options.leader_election, &registry, ready)?
+            let namespace = &options.leader_election_namespace;
+            Lead::start(client, namespace, options.leader_election, &registry, ready)?
         };
         let writer = reader.clone().with_gate(lead.gate());
         let policy = MemberPolicy {
             unhealthy_threshold: options.member_unhealthy_threshold,
             force_delete_wait: options.force_delete_wait,
+            profiles: options.cluster_profiles,
         };
         let members = Members::new(world.clone(), writer.clone(), requests, policy, &registry)?;
         let contents = Contents::new(world.clone(), client.clone());
@@ -177,7 +199,8 @@ impl Hub {
             lead,
             members,
             actor,
-            shows: [server, events_sender],
+            placement_workers: options.placement_workers.max(1),
+            shows,
         })
     }
 
@@ -194,7 +217,8 @@ impl Hub {
         self.members.lead();
         self.world.observer.lead();
         workers.extend(
-            (0..PLACEMENT_WORKERS).map(|_| clock::spawn("placements", self.actor.clone().work())),
+            (0..self.placement_workers)
+                .map(|_| clock::spawn("placements", self.actor.clone().work())),
         );
         workers.extend(
             (0..DELIVERY_WORKERS).map(|_| clock::spawn("delivery", self.delivery.clone().work())),

@@ -2,11 +2,20 @@
 
 use windlass_api::names;
 use windlass_cluster::ObjectKey;
+use windlass_status::digest::Digest;
 
 /// Name of the AppliedWork of a placement.
 #[must_use]
 pub fn name_of(placement: &ObjectKey) -> String {
     names::work(&placement.namespace, &placement.name)
+}
+
+/// What tells placements apart whose names read the same: 8 characters.
+#[must_use]
+pub fn unique(placement: &ObjectKey) -> String {
+    let mut text = Digest::of_bytes(placement.to_string().as_bytes()).to_string();
+    text.truncate(8);
+    text
 }
 
 /// The placements that a Work of that name may be of. More than one: see [`names::work`].

@@ -18,6 +18,7 @@ use windlass_scheduler::NAMESPACES_COLLECTED;
 
 use crate::observe::Observer;
 use crate::placement::snapshots::{Groups, SnapshotMeta};
+use crate::pull::PullCaches;
 use crate::scoped::ScopedCache;
 
 /// Index of bindings, snapshots and policies: the placement that they belong to.
@@ -51,6 +52,8 @@ pub struct World {
     pub clusters: Cache<MemberCluster>,
     /// Credentials of member clusters.
     pub secrets: Cache<Secret>,
+    /// What is in the members' namespaces.
+    pub pull: PullCaches,
     /// What has to be looked at.
     pub queues: Queues,
     /// Who shows it to the outside.
@@ -83,6 +86,7 @@ impl World {
             placements,
             bindings,
             clusters,
+            pull: PullCaches::start(client, &queues),
             queues,
             observer,
         }
@@ -97,6 +101,7 @@ impl World {
             self.bindings.wait_synced(),
             self.clusters.wait_synced(),
             self.secrets.wait_synced(),
+            self.pull.wait_synced(),
         );
     }
 
@@ -113,6 +118,7 @@ impl World {
             .chain(self.bindings.unsynced())
             .chain(clusters)
             .chain(secrets)
+            .chain(self.pull.unsynced())
             .map(|(name, error)| match error {
                 Some(error) => format!("{name}: {error}"),
                 None => format!("{name}: not listed yet"),
@@ -140,6 +146,7 @@ impl World {
         self.bindings.stop();
         self.clusters.stop();
         self.secrets.stop();
+        self.pull.stop();
     }
 }
 

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec, TokenRequestStatus};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::Api;
 use kube::{Client, ResourceExt};
@@ -28,15 +28,15 @@ const LIFE: i64 = 24 * 3600;
 pub struct Token {
     /// The token itself.
     pub secret: String,
-    /// When it expires.
+    /// When it expires, by our clock.
     pub expires: Timestamp,
 }
 
-/// Asks a member for a token of the hub's ServiceAccount.
+/// Asks a member for a token of the hub's ServiceAccount; `now` is by our own clock.
 ///
 /// # Errors
 /// See [`ApiError`].
-pub async fn request_token(member: &Client) -> Result<Token, ApiError> {
+pub async fn request_token(member: &Client, now: Timestamp) -> Result<Token, ApiError> {
     let api: Api<ServiceAccount> = Api::namespaced(member.clone(), names::HUB_NAMESPACE);
     let request = TokenRequest {
         spec: TokenRequestSpec {
@@ -53,10 +53,32 @@ pub async fn request_token(member: &Client) -> Result<Token, ApiError> {
     let status = answer
         .status
         .ok_or_else(|| ApiError::transient("the cluster gave no token"))?;
+    let granted = answer.spec.expiration_seconds;
     Ok(Token {
+        expires: expiry_here(&status, granted, now),
         secret: status.token,
-        expires: status.expiration_timestamp.0,
     })
+}
+
+/// When a token that was given `now` expires, by our clock. The cluster says it by its own, which may be wrong
+/// by hours: a token would look expired as it arrives, and be renewed for ever. How long it lives stands in
+/// the token itself; in what was granted, if that can't be read.
+fn expiry_here(status: &TokenRequestStatus, granted: Option<i64>, now: Timestamp) -> Timestamp {
+    let life = life(&status.token)
+        .or(granted)
+        .filter(|seconds| *seconds > 0);
+    life.and_then(|seconds| now.checked_add(SignedDuration::from_secs(seconds)).ok())
+        .unwrap_or(status.expiration_timestamp.0)
+}
+
+/// How long a token lives, in seconds: from when it is issued to when it expires, both by one clock.
+fn life(token: &str) -> Option<i64> {
+    let claims = token.split('.').nth(1)?;
+    let mut base64 = claims.replace('-', "+").replace('_', "/");
+    base64.push_str(&"=".repeat((4 - base64.len() % 4) % 4));
+    let claims: ByteString = serde_json::from_value(base64.into()).ok()?;
+    let claims: Value = serde_json::from_slice(&claims.0).ok()?;
+    Some(claims.get("exp")?.as_i64()? - claims.get("iat")?.as_i64()?)
 }
 
 /// Where a member's API server is, and how it proves to be that.
@@ -162,7 +184,7 @@ pub async fn renew(member: &Client, old: &Secret, now: Timestamp) -> Result<Secr
         .and_then(|data| data.get(KUBECONFIG_KEY))
         .ok_or_else(unreadable)?;
     let mut config: Value = serde_json::from_slice(&bytes.0).map_err(|_| unreadable())?;
-    let token = request_token(member).await?;
+    let token = request_token(member, now).await?;
     *config
         .pointer_mut("/users/0/user/token")
         .ok_or_else(unreadable)? = json!(token.secret);
@@ -210,6 +232,75 @@ mod tests {
             plain["clusters"][0]["cluster"],
             json!({ "server": "https://127.0.0.1:1" })
         );
+    }
+
+    fn jwt(claims: &Value) -> String {
+        let base64 = serde_json::to_value(ByteString(claims.to_string().into_bytes())).unwrap();
+        let url_safe = base64.as_str().unwrap().replace('+', "-").replace('/', "_");
+        format!("head.{}.signature", url_safe.trim_end_matches('='))
+    }
+
+    #[test]
+    fn a_clusters_clock_does_not_matter_to_a_token() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let (day, now) = (86_400, 1_000_000);
+        for (about, claims, granted, told, expected) in [
+            (
+                "right",
+                json!({ "iat": now, "exp": now + day }),
+                Some(day),
+                now + day,
+                now + day,
+            ),
+            (
+                "2 days behind",
+                json!({ "iat": now - 2 * day, "exp": now - day }),
+                Some(day),
+                now - day,
+                now + day,
+            ),
+            (
+                "9 hours ahead",
+                json!({ "iat": now + 32_400, "exp": now + 32_400 + day }),
+                Some(day),
+                now + 32_400 + day,
+                now + day,
+            ),
+            (
+                "less than asked for",
+                json!({ "iat": now, "exp": now + 3600 }),
+                Some(day),
+                now + 3600,
+                now + 3600,
+            ),
+            (
+                "not a JWT that we can read",
+                json!("x"),
+                Some(600),
+                now - 5,
+                now + 600,
+            ),
+            (
+                "nothing known",
+                json!({ "iat": 5, "exp": 5 }),
+                None,
+                now + 7,
+                now + 7,
+            ),
+        ] {
+            let status = TokenRequestStatus {
+                token: jwt(&claims),
+                expiration_timestamp: windlass_api::Time(at(told)),
+            };
+            assert_eq!(
+                expiry_here(&status, granted, at(now)),
+                at(expected),
+                "{about}"
+            );
+        }
+        for token in ["", "a.b", "a.%.c", "é.é.é"] {
+            assert_eq!(life(token), None, "{token}");
+        }
     }
 
     #[test]

@@ -124,6 +124,16 @@ impl Memory {
             .then(|| (failure.problem.clone(), failure.until - now))
     }
 
+    /// The Works that failed over an object, and wait to try it again.
+    pub fn waiting(&self, id: &ManifestId) -> Vec<String> {
+        let memory = self.lock();
+        let failures = memory.failures.get(&id.any_version());
+        failures
+            .into_iter()
+            .flat_map(|failures| failures.keys().cloned())
+            .collect()
+    }
+
     /// Forgets failures of an object, whoever's they are, because something about it has changed.
     pub fn retry(&self, id: &ManifestId) {
         self.lock().failures.remove(&id.any_version());
@@ -268,6 +278,7 @@ mod tests {
         );
         let wait = memory.failed("loser", &id(), same, &problem, None, now);
         assert_eq!(wait, FIRST_PAUSE * 2);
+        assert_eq!(memory.waiting(&id()), ["loser"]);
         memory.end("owner");
         assert!(memory.held("loser", &id(), same, now).is_some());
         memory.end("loser");

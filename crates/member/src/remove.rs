@@ -30,6 +30,8 @@ const WAIT: Duration = Duration::from_secs(2);
 pub enum RemovalMode {
     /// The placement is gone or has left the cluster: what we made is deleted, what we adopted released.
     Placement,
+    /// The placement is gone, and its deleteStrategy says Abandon: everything stays, unowned.
+    Abandon,
     /// The cluster leaves the fleet: everything stays, unowned.
     Leave,
     /// The cluster leaves the fleet, and what was placed goes, as with [`Self::Placement`].
@@ -92,7 +94,7 @@ impl Member {
         let Some(work) = self.read_work(name).await? else {
             return Ok(Removal::Done);
         };
-        let keep = mode == RemovalMode::Leave;
+        let keep = matches!(mode, RemovalMode::Abandon | RemovalMode::Leave);
         if let Some(message) = belongs_to_another(&work, &member_namespace(&self.cluster)) {
             // Leaving takes nothing away, and nothing there is this cluster's to release.
             return if keep {

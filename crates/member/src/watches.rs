@@ -147,7 +147,12 @@ impl Watches {
             on_change: Arc::new(move |change: &Change<DynamicObject>| {
                 let id = id_in(&template, &change.key);
                 match &change.new {
-                    None => memory.forget(&id),
+                    None => {
+                        // Who waits for another placement to let go of it need not wait longer.
+                        let waiting = memory.waiting(&id);
+                        memory.forget(&id);
+                        waiting.iter().for_each(|work| wake(work));
+                    }
                     Some(new) => {
                         let (uid, version) = state_of(new);
                         if own.get(&uid).is_some_and(|written| *written == version)

@@ -23,19 +23,20 @@ use std::collections::{BTreeMap, HashMap};
 
 use windlass_api::Condition;
 use windlass_api::conditions::{
-    BindingReason, ManifestReason, PLACEMENT_DELETING, PLACEMENT_SCHEDULED, Reason, Stage, Status,
+    BindingReason, ManifestReason, Reason, Stage, Status, placement_deleting, placement_scheduled,
 };
 use windlass_api::member::MemberClusterStatus;
 use windlass_api::placement::{
     FailedResourcePlacement, PerClusterPlacementStatus, PlacementStatus,
 };
+use windlass_api::scoped::Scope;
 
 use crate::conditions::{find, status};
 
 /// Clusters of one change that get news of their own; the others are only counted.
 pub const NAMED: usize = 10;
 
-/// Reason of [`PLACEMENT_DELETING`] while nothing stands in the way.
+/// Reason of [`placement_deleting`] while nothing stands in the way.
 pub const DELETION_IN_PROGRESS: &str = "Removing";
 
 /// One piece of news about a placement or a member cluster.
@@ -57,15 +58,19 @@ pub struct Transition {
 
 /// What is new about a placement. Without an old status, what holds now is new.
 #[must_use]
-pub fn of_placement(old: Option<&PlacementStatus>, new: &PlacementStatus) -> Vec<Transition> {
+pub fn of_placement(
+    scope: Scope,
+    old: Option<&PlacementStatus>,
+    new: &PlacementStatus,
+) -> Vec<Transition> {
     let empty = PlacementStatus::default();
     let old = old.unwrap_or(&empty);
     let mut news = Vec::new();
-    news.extend(scheduled(old, new));
-    news.extend(rollout_started(old, new));
+    news.extend(scheduled(scope, old, new));
+    news.extend(rollout_started(scope, old, new));
     news.extend(clusters(old, new));
-    news.extend(complete(old, new));
-    news.extend(deletion(old, new));
+    news.extend(complete(scope, old, new));
+    news.extend(deletion(scope, old, new));
     news
 }
 
@@ -128,9 +133,9 @@ fn status_in(list: &[Condition], type_: &str) -> Option<Status> {
     find(list, type_).map(status)
 }
 
-fn scheduled(old: &PlacementStatus, new: &PlacementStatus) -> Option<Transition> {
-    let was = status_in(list(old), PLACEMENT_SCHEDULED);
-    let condition = find(list(new), PLACEMENT_SCHEDULED)?;
+fn scheduled(scope: Scope, old: &PlacementStatus, new: &PlacementStatus) -> Option<Transition> {
+    let was = status_in(list(old), placement_scheduled(scope));
+    let condition = find(list(new), placement_scheduled(scope))?;
     match (was, status(condition)) {
         (Some(Status::False), Status::False) => None,
         (_, Status::False) => Some(told(condition, true, "Schedule", "")),
@@ -139,12 +144,17 @@ fn scheduled(old: &PlacementStatus, new: &PlacementStatus) -> Option<Transition>
     }
 }
 
-fn rollout_started(old: &PlacementStatus, new: &PlacementStatus) -> Option<Transition> {
+fn rollout_started(
+    scope: Scope,
+    old: &PlacementStatus,
+    new: &PlacementStatus,
+) -> Option<Transition> {
     let (was, is) = (index(old), index(new));
     // Under External clusters come to agree: nothing starts then.
-    let agreed = find(list(old), Stage::RolloutStarted.placement_type()).is_some_and(|condition| {
-        condition.reason == Reason::RolloutControlledByExternalController.as_str()
-    });
+    let agreed =
+        find(list(old), Stage::RolloutStarted.placement_type(scope)).is_some_and(|condition| {
+            condition.reason == Reason::RolloutControlledByExternalController.as_str()
+        });
     if is.is_empty() || is == was || (was.is_empty() && agreed) {
         return None;
     }
@@ -159,7 +169,7 @@ fn rollout_started(old: &PlacementStatus, new: &PlacementStatus) -> Option<Trans
     })
 }
 
-fn complete(old: &PlacementStatus, new: &PlacementStatus) -> Option<Transition> {
+fn complete(scope: Scope, old: &PlacementStatus, new: &PlacementStatus) -> Option<Transition> {
     let is = index(new);
     [
         (Stage::Available, "Available"),
@@ -167,8 +177,8 @@ fn complete(old: &PlacementStatus, new: &PlacementStatus) -> Option<Transition> 
     ]
     .into_iter()
     .find_map(|(stage, what)| {
-        let condition = find(list(new), stage.placement_type())?;
-        let was_true = status_in(list(old), stage.placement_type()) == Some(Status::True);
+        let condition = find(list(new), stage.placement_type(scope))?;
+        let was_true = status_in(list(old), stage.placement_type(scope)) == Some(Status::True);
         if status(condition) != Status::True || is.is_empty() || (was_true && index(old) == is) {
             return None;
         }
@@ -181,9 +191,9 @@ fn complete(old: &PlacementStatus, new: &PlacementStatus) -> Option<Transition> 
     })
 }
 
-fn deletion(old: &PlacementStatus, new: &PlacementStatus) -> Option<Transition> {
-    let condition = find(list(new), PLACEMENT_DELETING)?;
-    let was = find(list(old), PLACEMENT_DELETING).map(|condition| condition.reason.as_str());
+fn deletion(scope: Scope, old: &PlacementStatus, new: &PlacementStatus) -> Option<Transition> {
+    let condition = find(list(new), placement_deleting(scope))?;
+    let was = find(list(old), placement_deleting(scope)).map(|condition| condition.reason.as_str());
     let news = condition.reason != DELETION_IN_PROGRESS && was != Some(&condition.reason);
     news.then(|| told(condition, true, "Delete", ""))
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use windlass_api::member::MemberClusterStatus;
 use windlass_api::placement::PlacementStatus;
+use windlass_api::scoped::Scope;
 use windlass_status::transitions::{NAMED, Transition, of_member, of_placement};
 
 fn condition(type_: &str, status: &str, reason: &str) -> Value {
@@ -78,9 +79,9 @@ fn shown(news: &[Transition]) -> Vec<String> {
 fn check(rows: &[(&str, &str, &[&str])]) {
     for (old, new, expected) in rows {
         let state = placement(new);
-        let news = of_placement(Some(&placement(old)), &state);
+        let news = of_placement(Scope::Cluster, Some(&placement(old)), &state);
         assert_eq!(shown(&news), *expected, "{old:?} to {new:?}");
-        let again = of_placement(Some(&state), &state);
+        let again = of_placement(Scope::Cluster, Some(&state), &state);
         assert_eq!(again, [], "no news without a transition: {new:?}");
     }
 }
@@ -208,7 +209,7 @@ fn many_clusters_are_named_up_to_a_limit() {
             .collect()
     };
     let (old, new) = (placement(&words("Unknown")), placement(&words("False")));
-    let news = of_placement(Some(&old), &new);
+    let news = of_placement(Scope::Cluster, Some(&old), &new);
     assert_eq!(news.len(), NAMED + 1);
     assert_eq!(
         news[0].note,

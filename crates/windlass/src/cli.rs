@@ -1,6 +1,7 @@
 //! What the commands share: a client for a person's kubeconfig, words for failures, output.
 
 use std::io::{ErrorKind, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -149,22 +150,62 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Reads a number of seconds above 0: `60`, `60s`, `5m` or `1h`.
+/// Reads a time as Go writes it (`1h30m`, `90s`, `1.5m`, `500ms`), or as a number of seconds. Has to be above 0.
+///
+/// # Errors
+/// What a time looks like.
 pub fn seconds(text: &str) -> Result<Duration, String> {
-    let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
-        Some(number) if text.ends_with('m') => (number, 60),
-        Some(number) if text.ends_with('h') => (number, 3600),
-        Some(number) => (number, 1),
-        None => (text, 1),
+    let error = || "give a time such as 60, 60s, 5m or 1h30m".to_owned();
+    if let Ok(number) = text.parse::<u32>() {
+        let whole = (number > 0).then(|| Duration::from_secs(number.into()));
+        return whole.ok_or_else(error);
+    }
+    let mut rest = text;
+    let mut sum = Duration::ZERO;
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
+        let (number, tail) = rest.split_at(end.ok_or_else(error)?);
+        let length = tail.find(|c: char| !c.is_ascii_alphabetic());
+        let (unit, tail) = tail.split_at(length.unwrap_or(tail.len()));
+        let seconds = match unit {
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 0.001,
+            _ => return Err(error()),
+        };
+        let number: f64 = number.parse().map_err(|_| error())?;
+        let part = Duration::try_from_secs_f64(number * seconds).map_err(|_| error())?;
+        sum = sum.checked_add(part).ok_or_else(error)?;
+        rest = tail;
+    }
+    (!sum.is_zero()).then_some(sum).ok_or_else(error)
+}
+
+/// Reads a truth value as Go does.
+///
+/// # Errors
+/// What one looks like.
+pub fn yes(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("give true or false".to_owned()),
+    }
+}
+
+/// Reads an address to listen on as Go does: `:8080` means every interface, `0` means nowhere.
+///
+/// # Errors
+/// What one looks like.
+pub fn address(text: &str) -> Result<Option<SocketAddr>, String> {
+    let whole = match text {
+        "0" | "" => return Ok(None),
+        _ if text.starts_with(':') => format!("0.0.0.0{text}"),
+        _ => text.to_owned(),
     };
-    let seconds = number
-        .parse::<u32>()
-        .ok()
-        .filter(|number| *number > 0)
-        .map(|number| u64::from(number) * unit);
-    seconds
-        .map(Duration::from_secs)
-        .ok_or_else(|| "give a time such as 60, 60s or 5m".to_owned())
+    let address = whole.parse().map(Some);
+    address.map_err(|_| "give an address such as 127.0.0.1:8080 or :8080, or 0 for none".to_owned())
 }
 
 #[cfg(test)]
@@ -173,11 +214,51 @@ mod tests {
     use windlass_api::member::MemberCluster;
 
     #[test]
-    fn times() {
-        for (text, expected) in [("60", 60), ("60s", 60), ("5m", 300), ("1h", 3600)] {
-            assert_eq!(seconds(text), Ok(Duration::from_secs(expected)), "{text}");
+    fn truths() {
+        for (text, expected) in [
+            ("true", Ok(true)),
+            ("1", Ok(true)),
+            ("F", Ok(false)),
+            ("false", Ok(false)),
+        ] {
+            assert_eq!(yes(text), expected, "{text}");
         }
-        for text in ["", "0", "0s", "s", "-1", "1d", "1.5s", "60 s"] {
+        assert!(yes("yes").is_err() && yes("").is_err());
+    }
+
+    #[test]
+    fn addresses() {
+        for (text, expected) in [
+            (":8080", Some("0.0.0.0:8080")),
+            ("127.0.0.1:1", Some("127.0.0.1:1")),
+            ("[::1]:80", Some("[::1]:80")),
+            ("0", None),
+        ] {
+            let expected = expected.map(|address| address.parse().unwrap());
+            assert_eq!(address(text), Ok(expected), "{text}");
+        }
+        for text in ["8080", "localhost:80", ":x", ":70000"] {
+            assert!(address(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times() {
+        for (text, expected) in [
+            ("60", 60_000),
+            ("60s", 60_000),
+            ("5m", 300_000),
+            ("1h", 3_600_000),
+            ("15m0s", 900_000),
+            ("1h30m", 5_400_000),
+            ("1.5s", 1500),
+            ("500ms", 500),
+        ] {
+            assert_eq!(seconds(text), Ok(Duration::from_millis(expected)), "{text}");
+        }
+        for text in [
+            "", "0", "0s", "0m0s", "s", "-1", "-1s", "1d", "60 s", "1m30", "1..5s", "1sm", "m1",
+        ] {
             assert!(seconds(text).is_err(), "{text:?}");
         }
     }

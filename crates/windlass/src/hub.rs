@@ -1,15 +1,17 @@
 //! `windlass hub`.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
-use windlass_hub::{ApiFilter, ExternalUnset, HubOptions};
+use windlass_cluster::Rate;
+use windlass_hub::{ApiFilter, Confinement, ExternalUnset, HubOptions};
 
 use crate::cli::{self, Failure};
 use crate::election;
 use crate::log::{self, LogFormat};
+use crate::peer_flags::WithoutEffect;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -17,13 +19,14 @@ pub struct Args {
     /// ~/.kube/config.
     #[arg(long, env = "WINDLASS_KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
-    /// Where /metrics, /healthz and /readyz are served.
-    #[arg(
-        long,
-        env = "WINDLASS_METRICS_BIND_ADDRESS",
-        default_value = "127.0.0.1:8080"
-    )]
-    metrics_bind_address: SocketAddr,
+    /// Where /metrics, /healthz and /readyz are served: 127.0.0.1:8080, :8080, or 0 for nowhere. Default: :8080 in
+    /// a Pod, 127.0.0.1:8080 outside of one.
+    #[arg(long, env = "WINDLASS_METRICS_BIND_ADDRESS", value_parser = Listen::of)]
+    metrics_bind_address: Option<Listen>,
+    /// Where the same pages are served a second time, for probes that look there. Default: :8081 in a Pod,
+    /// nowhere outside of one.
+    #[arg(long, env = "WINDLASS_HEALTH_PROBE_BIND_ADDRESS", value_parser = Listen::of)]
+    health_probe_bind_address: Option<Listen>,
     /// With strategy External, while clusters disagree: show the later conditions as Unknown, or leave them out.
     #[arg(
         long,
@@ -31,12 +34,31 @@ pub struct Args {
         default_value = "unknown"
     )]
     external_unset_conditions: Unset,
-    /// A cluster that has not answered for so long is unhealthy: 60, 60s or 1m.
-    #[arg(long, env = "WINDLASS_MEMBER_UNHEALTHY_THRESHOLD", default_value = "60s", value_parser = cli::seconds)]
-    member_unhealthy_threshold: Duration,
+    /// A cluster that has not answered for so long is unhealthy: 60, 60s or 1m30s.
+    #[arg(long, env = "WINDLASS_CLUSTER_UNHEALTHY_THRESHOLD", default_value = "60s", value_parser = cli::seconds)]
+    cluster_unhealthy_threshold: Duration,
     /// A leaving cluster that can't be reached is given up after so long.
-    #[arg(long, env = "WINDLASS_FORCE_DELETE_WAIT", default_value = "15m", value_parser = cli::seconds)]
-    force_delete_wait: Duration,
+    #[arg(long, env = "WINDLASS_FORCE_DELETE_WAIT_TIME", default_value = "15m", value_parser = cli::seconds)]
+    force_delete_wait_time: Duration,
+    /// Make a ClusterProfile (multicluster.x-k8s.io) for each member, where that kind is installed.
+    #[arg(long, env = "WINDLASS_ENABLE_CLUSTER_INVENTORY_APIS", default_value = "true", action = clap::ArgAction::Set,
+        num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = cli::yes)]
+    enable_cluster_inventory_apis: bool,
+    /// Requests per second to the hub's API server, on average; 0 or less means no limit.
+    #[arg(
+        long,
+        env = "WINDLASS_HUB_API_QPS",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    hub_api_qps: f64,
+    /// Requests to the hub's API server that may go at once; counts only with --hub-api-qps.
+    #[arg(long, env = "WINDLASS_HUB_API_BURST", default_value_t = 1000)]
+    hub_api_burst: u32,
+    /// A tenth of it is how many placements are worked on at once.
+    #[arg(long, env = "WINDLASS_MAX_CONCURRENT_CLUSTER_PLACEMENT", default_value_t = 100,
+        value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    max_concurrent_cluster_placement: u32,
     /// Kinds that are not placed, beside those that never are: group, group/version, group/version/Kind,Kind
     /// or v1/Kind, separated by semicolons.
     #[arg(
@@ -63,8 +85,20 @@ pub struct Args {
         hide_default_value = true
     )]
     skipped_propagating_namespaces: String,
+    /// What ResourcePlacements and namespaced overrides may do beside what they always may: rbac (place Roles
+    /// and RoleBindings, change who has which rights), pod-security (change what Pods may do on their node),
+    /// separated by commas.
+    #[arg(
+        long,
+        env = "WINDLASS_ALLOWED_IN_NAMESPACED_PLACEMENTS",
+        default_value = "",
+        hide_default_value = true
+    )]
+    allowed_in_namespaced_placements: String,
     /// The hub's cluster runs workloads of its own: its PersistentVolumeClaims are then not placed.
-    #[arg(long, env = "WINDLASS_ENABLE_WORKLOAD")]
+    #[arg(long, alias = "enable-custom-workload", env = "WINDLASS_ENABLE_WORKLOAD", default_value = "false",
+        action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        value_parser = cli::yes)]
     enable_workload: bool,
     #[command(flatten)]
     election: election::Election,
@@ -74,6 +108,32 @@ pub struct Args {
     /// What is logged: error, warn, info, debug, trace, or directives.
     #[arg(long, env = "WINDLASS_LOG_LEVEL", default_value = "info")]
     log_level: String,
+    #[command(flatten)]
+    pub without_effect: WithoutEffect,
+}
+
+/// An address to listen on, or none.
+#[derive(Clone, Copy)]
+struct Listen(Option<SocketAddr>);
+
+impl Listen {
+    fn of(text: &str) -> Result<Self, String> {
+        cli::address(text).map(Self)
+    }
+}
+
+/// What was asked for, or the default: KubeFleet's in a Pod, where a Service and probes have to reach it.
+fn listen(
+    asked: Option<Listen>,
+    in_pod: bool,
+    pod: u16,
+    outside: Option<u16>,
+) -> Option<SocketAddr> {
+    match asked {
+        Some(Listen(address)) => address,
+        None if in_pod => Some((Ipv4Addr::UNSPECIFIED, pod).into()),
+        None => outside.map(|port| (Ipv4Addr::LOCALHOST, port).into()),
+    }
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -84,23 +144,37 @@ enum Unset {
 
 pub async fn run(args: Args) -> Result<(), Failure> {
     log::start(args.log_format, &args.log_level)?;
+    for warning in args.without_effect.warnings() {
+        tracing::warn!("{warning}");
+    }
+    let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+    let rate = (args.hub_api_qps > 0.0).then(|| Rate::new(args.hub_api_qps, args.hub_api_burst));
+    let rate = rate
+        .transpose()
+        .map_err(|error| format!("--hub-api-qps, --hub-api-burst: {error}"))?;
     let filter = ApiFilter::new(
         &args.skipped_propagating_apis,
         &args.allowed_propagating_apis,
     )
     .map_err(windlass_hub::HubError::from)?
     .reserving(&args.skipped_propagating_namespaces)
-    .with_hub_workloads(args.enable_workload);
+    .with_hub_workloads(args.enable_workload)
+    .confining(Confinement::new(&args.allowed_in_namespaced_placements)?);
     let options = HubOptions {
         leader_election: args.election.timing()?,
         kubeconfig: args.kubeconfig,
-        metrics_bind_address: args.metrics_bind_address,
+        leader_election_namespace: args.election.namespace(),
+        metrics_bind_address: listen(args.metrics_bind_address, in_pod, 8080, Some(8080)),
+        health_probe_bind_address: listen(args.health_probe_bind_address, in_pod, 8081, None),
+        hub_rate: rate,
+        placement_workers: args.max_concurrent_cluster_placement.div_ceil(10) as usize,
+        cluster_profiles: args.enable_cluster_inventory_apis,
         external_unset: match args.external_unset_conditions {
             Unset::Unknown => ExternalUnset::Unknown,
             Unset::Omit => ExternalUnset::Omit,
         },
-        member_unhealthy_threshold: args.member_unhealthy_threshold,
-        force_delete_wait: args.force_delete_wait,
+        member_unhealthy_threshold: args.cluster_unhealthy_threshold,
+        force_delete_wait: args.force_delete_wait_time,
         filter,
     };
     let mut terminate = signal(SignalKind::terminate())?;

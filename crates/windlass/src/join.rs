@@ -23,6 +23,8 @@ use crate::endpoint;
 const FIELD_MANAGER: &str = "windlass-join";
 /// How long a member's API server may take until something new works there.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How often one looks whether an earlier cluster has left.
+const LOOK: Duration = Duration::from_millis(500);
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -42,6 +44,9 @@ pub struct Args {
     /// How often the cluster's status is refreshed, in seconds.
     #[arg(long, env = "WINDLASS_HEARTBEAT_PERIOD_SECONDS", value_parser = clap::value_parser!(i32).range(1..=600))]
     heartbeat_period_seconds: Option<i32>,
+    /// How long to wait for an earlier cluster of this name that is still leaving.
+    #[arg(long, env = "WINDLASS_TIMEOUT", default_value = "120s", value_parser = cli::seconds)]
+    timeout: Duration,
 }
 
 /// A name that a MemberCluster, and a label, may have.
@@ -58,7 +63,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let name = &args.name;
     let rules = rights(&args.rights)?;
     let hub = cli::hub(&args.hub_kubeconfig, FIELD_MANAGER).await?;
-    refuse_if_leaving(&hub, name).await?;
+    wait_until_left(&hub, name, args.timeout).await?;
     let member_kubeconfig = cli::read_kubeconfig(&args.member_kubeconfig)?;
     let endpoint = endpoint::of(&member_kubeconfig)?;
     let member = Writer::new(cli::client(member_kubeconfig).await?, FIELD_MANAGER);
@@ -75,7 +80,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         names::HUB_NAMESPACE,
         install::SERVICE_ACCOUNT
     ));
-    let token = credentials::request_token(member.client())
+    let token = credentials::request_token(member.client(), clock::now())
         .await
         .map_err(|error| words("asking the member for a token", &error))?;
     let kubeconfig = credentials::kubeconfig(name, &endpoint, &token.secret);
@@ -185,17 +190,33 @@ async fn refuse_second_name(hub: &Writer, name: &str, uid: &str) -> Result<(), F
     }
 }
 
-async fn refuse_if_leaving(hub: &Writer, name: &str) -> Result<(), Failure> {
-    let cluster: Option<MemberCluster> = hub
-        .get(None, name)
-        .await
-        .map_err(|error| words("reading the MemberCluster", &error))?;
-    match cluster {
-        Some(cluster) if cluster.metadata.deletion_timestamp.is_some() => Err(format!(
-            "{name} is still leaving; wait until it has left: kubectl get cluster {name}"
-        )
-        .into()),
-        _ => Ok(()),
+/// What an earlier cluster of this name leaves is cleaned up first: its end would take the new one along.
+async fn wait_until_left(hub: &Writer, name: &str, timeout: Duration) -> Result<(), Failure> {
+    let until = clock::monotonic() + timeout;
+    let mut told = false;
+    loop {
+        let cluster: Option<MemberCluster> = hub
+            .get(None, name)
+            .await
+            .map_err(|error| words("reading the MemberCluster", &error))?;
+        if cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_none()) {
+            return Ok(());
+        }
+        if clock::monotonic() >= until {
+            return Err(format!(
+                "{name} is still leaving, after {} s; see what it waits for: kubectl get cluster {name} -o yaml. If the \
+                 earlier cluster will not come back: windlass leave {name} --force",
+                timeout.as_secs()
+            )
+            .into());
+        }
+        if !told {
+            say(&format!(
+                "{name} is still leaving; waiting until it has left"
+            ));
+            told = true;
+        }
+        clock::sleep(LOOK).await;
     }
 }
 

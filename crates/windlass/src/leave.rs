@@ -29,6 +29,10 @@ pub struct Args {
     /// Remove what was created on the cluster, too; what was there before stays.
     #[arg(long, env = "WINDLASS_PURGE")]
     purge: bool,
+    /// Don't wait for a cluster that can't be reached: what it has is left behind, and listed. Without this the
+    /// hub waits for its --force-delete-wait-time.
+    #[arg(long, env = "WINDLASS_FORCE")]
+    force: bool,
     /// How long to wait: 120, 120s or 2m.
     #[arg(long, env = "WINDLASS_TIMEOUT", default_value = "120s", value_parser = cli::seconds)]
     timeout: Duration,
@@ -36,9 +40,12 @@ pub struct Args {
 
 pub async fn run(args: Args) -> Result<(), Failure> {
     let hub = cli::hub(&args.hub_kubeconfig, "windlass-leave").await?;
-    let purge =
-        |cluster: &mut MemberCluster| args.purge && cli::annotate(cluster, labels::PURGE, "true");
-    let cluster = cli::change(&hub, None, &args.name, purge)
+    let marks = |cluster: &mut MemberCluster| {
+        let purge = args.purge && cli::annotate(cluster, labels::PURGE, "true");
+        let force = args.force && cli::annotate(cluster, labels::FORCE_LEAVE, "true");
+        purge || force
+    };
+    let cluster = cli::change(&hub, None, &args.name, marks)
         .await
         .map_err(|e| words("marking the MemberCluster", &e))?;
     let Some(cluster) = cluster else {
@@ -152,8 +159,10 @@ fn words_of_hub(cluster: &MemberCluster) -> Option<(Leaving, String)> {
 fn farewell(name: &str, purge: bool, clean: bool) -> String {
     if !clean {
         return format!(
-            "{name} has left; what could not be cleaned up there is left behind, see above. To take the \
-             hub's rights away, run on {name}:\n  \
+            "{name} has left; what could not be cleaned up there is left behind, see above, and: kubectl get \
+             events --field-selector reason=MemberClusterLeftBehind\nShould {name} come back, it can join again; \
+             what it has is taken over then. If it is not to, run on {name}, to let go of what runs there:\n  \
+             kubectl delete appliedworks --all --cascade=orphan\nand to take the hub's rights away:\n  \
              kubectl delete clusterrolebinding,clusterrole {SERVICE_ACCOUNT}\n  \
              kubectl delete serviceaccount {SERVICE_ACCOUNT} -n {HUB_NAMESPACE}"
         );
@@ -171,7 +180,8 @@ fn left_behind(name: &str, timeout: Duration, said: Option<&str>) -> String {
     format!(
         "{name} has not left within {} s: {why}\nStill on {name}: what was placed, the AppliedWorks that own it, and \
          ServiceAccount {HUB_NAMESPACE}/{SERVICE_ACCOUNT}. Still on the hub: MemberCluster {name} and its Secret. \
-         The hub goes on trying; look again with: windlass leave {name}",
+         The hub goes on trying; look again with: windlass leave {name}. For a cluster that will not come back: \
+         windlass leave {name} --force",
         timeout.as_secs()
     )
 }

@@ -8,6 +8,7 @@ mod hub;
 mod join;
 mod leave;
 mod log;
+mod peer_flags;
 mod plan;
 mod status;
 mod table;
@@ -29,7 +30,7 @@ enum Command {
     /// Print the CustomResourceDefinitions as YAML.
     Crds(crds::Args),
     /// Run the hub.
-    Hub(hub::Args),
+    Hub(Box<hub::Args>),
     /// Join a cluster: the hub will deliver to it.
     Join(join::Args),
     /// Let a cluster leave; what runs there stays, unless it is purged.
@@ -41,7 +42,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(peer_flags::as_ours(std::env::args_os()));
     windlass_cluster::clock::install_crypto();
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -56,7 +57,7 @@ fn main() -> ExitCode {
     let result = runtime.block_on(async {
         match cli.command {
             Command::Crds(args) => crds::run(&args),
-            Command::Hub(args) => hub::run(args).await,
+            Command::Hub(args) => hub::run(*args).await,
             Command::Join(args) => join::run(args).await,
             Command::Leave(args) => leave::run(args).await,
             Command::Plan(args) => plan::run(args).await,

@@ -9,22 +9,31 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::api::ListParams;
-use kube::{Api, ResourceExt};
+use kube::{Api, Client};
 use windlass_api::Condition;
-use windlass_api::conditions::{PLACEMENT_DELETING, PLACEMENT_SCHEDULED, SCHEDULED, Stage};
-use windlass_api::placement::{ClusterResourcePlacement, PerClusterPlacementStatus};
-use windlass_cluster::{ApiError, clock};
+use windlass_api::conditions::{SCHEDULED, Stage, placement_deleting, placement_scheduled};
+use windlass_api::placement::PerClusterPlacementStatus;
+use windlass_api::scoped::{Placement, Scope};
+use windlass_cluster::{ApiError, ObjectKey, clock};
+use windlass_hub::scoped::api_in;
 
 use crate::cli::{self, Failure, words};
 use crate::table::{cells, line, table};
-
-/// Common beginning of the condition types of a placement; says nothing in a list of placements.
-const PREFIX: &str = "ClusterResourcePlacement";
 
 #[derive(clap::Args)]
 pub struct Args {
     /// The placement; without it, all of them.
     placement: Option<String>,
+    /// Namespace of a ResourcePlacement; without a placement, only those of the namespace. Without this,
+    /// ClusterResourcePlacements, and in a list both.
+    #[arg(
+        long,
+        short,
+        env = "WINDLASS_NAMESPACE",
+        default_value = "",
+        hide_default_value = true
+    )]
+    namespace: String,
     /// Kubeconfig of the hub; without it, the one that kubectl uses.
     #[arg(long, env = "WINDLASS_KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
@@ -53,25 +62,22 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let kubeconfig = args.kubeconfig.clone().unwrap_or_else(cli::kubectls);
     let hub = cli::hub(&kubeconfig, "windlass-status").await?;
     let Some(name) = &args.placement else {
-        let api: Api<ClusterResourcePlacement> = Api::all(hub.client().clone());
-        let list = api
-            .list(&ListParams::default())
-            .await
-            .map_err(ApiError::from_kube);
-        let list = list.map_err(|error| words("reading the placements", &error))?;
+        let list = list(hub.client(), &args.namespace).await?;
         return cli::print(&match args.output {
-            Output::Table => of_placements(&list.items, clock::now()),
-            Output::Json => view::pretty(&list.items.iter().map(view::of).collect::<Vec<_>>())?,
+            Output::Table => of_placements(&list, clock::now()),
+            Output::Json => view::pretty(&list.iter().map(view::of).collect::<Vec<_>>())?,
         });
     };
-    let placement: Option<ClusterResourcePlacement> = hub
-        .get(None, name)
+    let key = ObjectKey::namespaced(&args.namespace, name);
+    let api: Api<Placement> = api_in(hub.client().clone(), &key.namespace);
+    let placement = api
+        .get_opt(name)
         .await
+        .map_err(ApiError::from_kube)
         .map_err(|error| words("reading the placement", &error))?;
-    let placement =
-        placement.ok_or_else(|| format!("there is no ClusterResourcePlacement {name}"))?;
+    let placement = placement.ok_or_else(|| format!("there is no {}", text(&key)))?;
     if args.watch {
-        return watch::follow(hub.client(), name, args.output, args.timeout).await;
+        return watch::follow(api, &key, args.output, args.timeout).await;
     }
     cli::print(&match args.output {
         Output::Table => of_clusters(&placement, clock::now(), None),
@@ -79,8 +85,39 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     })
 }
 
+/// The placements of a namespace; without one, those of both scopes. A hub without ResourcePlacements has
+/// none.
+async fn list(client: &Client, namespace: &str) -> Result<Vec<Placement>, Failure> {
+    let mut all = Vec::new();
+    for scope in Scope::BOTH {
+        let api: Api<Placement> = match (scope, namespace) {
+            (Scope::Cluster, "") | (Scope::Namespaced, "") => Api::all_with(client.clone(), &scope),
+            (Scope::Cluster, _) => continue,
+            (Scope::Namespaced, namespace) => api_in(client.clone(), namespace),
+        };
+        match api
+            .list(&ListParams::default())
+            .await
+            .map_err(ApiError::from_kube)
+        {
+            Ok(list) => all.extend(list.items),
+            Err(ApiError::NotFound(_)) if scope == Scope::Namespaced => {}
+            Err(error) => return Err(words("reading the placements", &error)),
+        }
+    }
+    Ok(all)
+}
+
+/// A placement the way messages name it.
+fn text(key: &ObjectKey) -> String {
+    match Scope::of_namespace(Some(&key.namespace)) {
+        Scope::Cluster => format!("ClusterResourcePlacement {key}"),
+        Scope::Namespaced => format!("ResourcePlacement {key}"),
+    }
+}
+
 /// One line per placement.
-fn of_placements(placements: &[ClusterResourcePlacement], now: Timestamp) -> String {
+fn of_placements(placements: &[Placement], now: Timestamp) -> String {
     if placements.is_empty() {
         return "there are no placements\n".to_owned();
     }
@@ -95,7 +132,7 @@ fn of_placements(placements: &[ClusterResourcePlacement], now: Timestamp) -> Str
     for placement in placements {
         let shown = of_placement(placement);
         rows.push(cells([
-            &placement.name_any(),
+            &ObjectKey::of(placement).to_string(),
             index(
                 placement
                     .status
@@ -103,7 +140,7 @@ fn of_placements(placements: &[ClusterResourcePlacement], now: Timestamp) -> Str
                     .and_then(|status| status.observed_resource_index.as_deref()),
             ),
             &available(placement),
-            &state(shown).replace(PREFIX, ""),
+            &state(shown).replace(placement.kind_text(), ""),
             reason(shown),
             &age(shown, now),
         ]));
@@ -112,11 +149,7 @@ fn of_placements(placements: &[ClusterResourcePlacement], now: Timestamp) -> Str
 }
 
 /// One line about the placement, then one per cluster. With a limit, clusters that are not done come first.
-fn of_clusters(
-    placement: &ClusterResourcePlacement,
-    now: Timestamp,
-    limit: Option<usize>,
-) -> String {
+fn of_clusters(placement: &Placement, now: Timestamp, limit: Option<usize>) -> String {
     let shown = of_placement(placement);
     let observed = placement
         .status
@@ -127,10 +160,10 @@ fn of_clusters(
     let _ = writeln!(
         text,
         "{}: index {}, available on {}, {} ({}) for {}{}",
-        placement.name_any(),
+        ObjectKey::of(placement),
         index(observed),
         available(placement),
-        state(shown).replace(PREFIX, ""),
+        state(shown).replace(placement.kind_text(), ""),
         reason(shown),
         age(shown, now),
         shown
@@ -186,7 +219,7 @@ fn telling_of(entry: &PerClusterPlacementStatus) -> Option<&Condition> {
 }
 
 /// The condition that tells how a placement as a whole stands.
-fn of_placement(placement: &ClusterResourcePlacement) -> Option<&Condition> {
+fn of_placement(placement: &Placement) -> Option<&Condition> {
     let conditions = placement
         .status
         .as_ref()
@@ -195,20 +228,21 @@ fn of_placement(placement: &ClusterResourcePlacement) -> Option<&Condition> {
     if placement.metadata.deletion_timestamp.is_some() {
         let deleting = conditions
             .iter()
-            .find(|condition| condition.type_ == PLACEMENT_DELETING);
+            .find(|condition| condition.type_ == placement_deleting(Scope::of(placement)));
         return deleting.or_else(|| conditions.last());
     }
+    let scope = Scope::of(placement);
     telling(
         conditions,
         &[
-            &[PLACEMENT_SCHEDULED],
-            chain(Stage::placement_type).as_slice(),
+            &[placement_scheduled(scope)],
+            chain(|stage| stage.placement_type(scope)).as_slice(),
         ]
         .concat(),
     )
 }
 
-fn entries(placement: &ClusterResourcePlacement) -> &[PerClusterPlacementStatus] {
+fn entries(placement: &Placement) -> &[PerClusterPlacementStatus] {
     placement
         .status
         .as_ref()
@@ -217,13 +251,13 @@ fn entries(placement: &ClusterResourcePlacement) -> &[PerClusterPlacementStatus]
 }
 
 /// On how many of the selected clusters everything is available.
-fn available(placement: &ClusterResourcePlacement) -> String {
+fn available(placement: &Placement) -> String {
     let (available, selected) = counts(placement);
     format!("{available}/{selected}")
 }
 
 /// How many clusters have everything available, and how many are selected.
-fn counts(placement: &ClusterResourcePlacement) -> (usize, usize) {
+fn counts(placement: &Placement) -> (usize, usize) {
     let selected = selected(placement);
     let holds = |entry: &&&PerClusterPlacementStatus| {
         let mut conditions = entry.conditions.iter().flatten();
@@ -232,13 +266,13 @@ fn counts(placement: &ClusterResourcePlacement) -> (usize, usize) {
     (selected.iter().filter(holds).count(), selected.len())
 }
 
-fn selected(placement: &ClusterResourcePlacement) -> Vec<&PerClusterPlacementStatus> {
+fn selected(placement: &Placement) -> Vec<&PerClusterPlacementStatus> {
     let named = |entry: &&PerClusterPlacementStatus| entry.cluster_name.is_some();
     entries(placement).iter().filter(named).collect()
 }
 
 /// The stages in the order in which they follow each other.
-fn chain(name: fn(Stage) -> &'static str) -> Vec<&'static str> {
+fn chain(name: impl Fn(Stage) -> &'static str) -> Vec<&'static str> {
     Stage::APPLY
         .into_iter()
         .chain([Stage::DiffReported])
@@ -298,7 +332,7 @@ mod tests {
                 "lastTransitionTime": "2026-01-01T00:00:00Z" })
     }
 
-    pub(super) fn placement(name: &str, status: &Value) -> ClusterResourcePlacement {
+    pub(super) fn placement(name: &str, status: &Value) -> Placement {
         serde_json::from_value(json!({
             "metadata": { "name": name }, "spec": { "resourceSelectors": [] }, "status": status,
         }))
@@ -306,7 +340,7 @@ mod tests {
     }
 
     /// The seed's example: one cluster fails on the new version, one waits its turn on the old one.
-    pub(super) fn rolling() -> ClusterResourcePlacement {
+    pub(super) fn rolling() -> Placement {
         placement(
             "web",
             &json!({
@@ -375,7 +409,7 @@ west           2       Available         ResourceAvailable         5m
     #[test]
     fn a_deletion_says_what_it_waits_for() {
         let deleting = condition(
-            PLACEMENT_DELETING,
+            placement_deleting(Scope::Cluster),
             "True",
             "Waiting",
             "east can't be reached",

@@ -15,13 +15,13 @@ use windlass_aggregator::{
     aggregate, bindings_by_cluster,
 };
 use windlass_api::binding::BindingStatus;
-use windlass_api::conditions::{PLACEMENT_SCHEDULED, Stage, Status};
+use windlass_api::conditions::{Stage, Status, placement_scheduled};
 use windlass_api::placement::{
     DiffedResourcePlacement, DriftedResourcePlacement, FailedResourcePlacement, NamespacedName,
     PerClusterPlacementStatus, PlacementPolicy, PlacementStatus, PlacementType, ResourceIdentifier,
     RolloutStrategyType,
 };
-use windlass_api::scoped::{Binding, PolicySnapshot};
+use windlass_api::scoped::{Binding, PolicySnapshot, Scope};
 use windlass_api::snapshot::{ClusterDecision, PolicySnapshotStatus};
 use windlass_status::Digest;
 
@@ -181,6 +181,7 @@ impl World {
             .as_ref()
             .map(|index| (snapshot_name(index), index));
         let view = AggregateView {
+            scope: Scope::Cluster,
             generation: G,
             strategy: self.strategy,
             mode: self.mode,
@@ -418,14 +419,14 @@ fn conditions(list: &[Condition], of_placement: bool) -> String {
     let words = list.iter().map(|condition| {
         let stage = SHORT.iter().find(|(_, stage)| {
             let type_ = if of_placement {
-                stage.placement_type()
+                stage.placement_type(Scope::Cluster)
             } else {
                 stage.as_str()
             };
             condition.type_ == type_
         });
         let scheduled = if of_placement {
-            PLACEMENT_SCHEDULED
+            placement_scheduled(Scope::Cluster)
         } else {
             "Scheduled"
         };

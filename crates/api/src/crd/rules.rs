@@ -7,33 +7,13 @@ type Row = (&'static str, &'static str, &'static str, &'static str);
 
 const NAMESPACE: &str = "x.group == '' && x.version == 'v1' && x.kind == 'Namespace'";
 
-const ROWS: [Row; 15] = [
+const ROWS: [Row; 12] = [
     // N1
     (
         "MemberCluster",
         "",
         "size(self.metadata.name) < 64",
         "metadata.name must be shorter than 64 characters",
-    ),
-    // These two are said by upstream's webhook (API §6.3, 1 and 22). The name becomes the value of a label.
-    (
-        "ClusterResourcePlacement",
-        "",
-        "size(self.metadata.name) < 64",
-        "metadata.name must be shorter than 64 characters",
-    ),
-    (
-        "ClusterResourcePlacement",
-        "/properties/spec",
-        "has(oldSelf.policy) || !has(self.policy) || self.policy.placementType == 'PickAll'",
-        "placementType is immutable; a placement without a policy has PickAll",
-    ),
-    // P14 for a strategy that goes away as a whole: no webhook puts its defaults back.
-    (
-        "ClusterResourcePlacement",
-        "/properties/spec",
-        "!has(oldSelf.strategy) || oldSelf.strategy.type != 'External' || has(self.strategy)",
-        "strategy cannot be removed once its type is External",
     ),
     // P1
     (
@@ -156,7 +136,8 @@ pub fn add(kind: &str, schema: &mut Value) {
     }
 }
 
-fn push(schema: &mut Value, path: &str, rule: &str, message: &str) {
+/// Adds a rule at a place that the schema has.
+pub(super) fn push(schema: &mut Value, path: &str, rule: &str, message: &str) {
     let Some(Value::Object(node)) = schema.pointer_mut(path) else {
         return;
     };

@@ -13,9 +13,11 @@ use windlass_cluster::clock::{self, Instant};
 use windlass_cluster::{ApiError, ObjectKey};
 use windlass_member::install::{Rights, SERVICE_ACCOUNT};
 
+use super::left_behind::{self, LeftBehind};
 use super::{Members, status};
 use crate::placement::deletion::trouble;
 use crate::worker::Next;
+use crate::works;
 use crate::world::{BY_CLUSTER, placement_of};
 
 /// How long the removal of the hub's own rights is tried.
@@ -85,14 +87,10 @@ impl Members {
         trouble: Option<String>,
     ) -> Result<Next, ApiError> {
         let name = cluster.name_any();
-        if self.is_lost(cluster) {
+        if self.is_lost(cluster, trouble.is_some()) {
             // Said first: delivery lets go of a binding only then, and later there is less to name.
             if !self.has_given_up(&name) {
-                let message = format!(
-                    "Leaving without the cluster; what it has from {} is left behind there",
-                    placements(bindings)
-                );
-                self.say(cluster, Leaving::LeftBehind, &message).await?;
+                self.give_up(cluster, bindings).await?;
             }
             for binding in bindings {
                 self.world.queues.bindings.add(ObjectKey::of(&**binding));
@@ -116,6 +114,34 @@ impl Members {
             .probe_period(cluster)
             .min(left + Duration::from_secs(1));
         Ok(Next::After(wait))
+    }
+
+    /// Says what is left behind: in the cluster's condition, for those who watch it go, in an event, and, one
+    /// line for each AppliedWork, in the log.
+    async fn give_up(
+        &self,
+        cluster: &MemberCluster,
+        bindings: &[Arc<Binding>],
+    ) -> Result<(), ApiError> {
+        let left: Vec<LeftBehind> = bindings
+            .iter()
+            .filter_map(|binding| {
+                let placement = placement_of(&**binding)?;
+                let live = self.world.placements.get(&placement);
+                Some(LeftBehind::of(
+                    &placement,
+                    works::name_of(&placement),
+                    live.as_deref(),
+                ))
+            })
+            .collect();
+        let list = left_behind::list(&left);
+        let message = format!("Leaving without the cluster; left behind on it: {list}");
+        self.say(cluster, Leaving::LeftBehind, &message).await?;
+        for left in left {
+            tracing::warn!("left behind on the cluster: {left}");
+        }
+        Ok(())
     }
 
     /// Removes the hub's rights on the cluster, the last thing that is asked of it.
@@ -151,7 +177,7 @@ impl Members {
     }
 
     /// The cluster's credentials go, then it.
-    async fn let_go(&self, cluster: &MemberCluster) -> Result<Next, ApiError> {
+    pub(super) async fn let_go(&self, cluster: &MemberCluster) -> Result<Next, ApiError> {
         let name = cluster.name_any();
         self.goodbyes.insert(name.clone(), Goodbye::Over);
         self.disconnect(&name);
@@ -176,7 +202,7 @@ impl Members {
     }
 
     /// Says how the leaving stands, unless that is said already; the cluster as it is then.
-    async fn say(
+    pub(super) async fn say(
         &self,
         cluster: &MemberCluster,
         how: Leaving,
@@ -185,11 +211,14 @@ impl Members {
         let Some(status) = status::leaving(cluster, how, message, clock::now()) else {
             return Ok(cluster.clone());
         };
+        let live = self.put_status(cluster, status).await?;
         if how == Leaving::LeftBehind {
             // Joined does not change its status, so that nobody else tells of it.
-            tracing::warn!(reason = how.as_str(), "{message}");
+            self.world
+                .observer
+                .cluster_left_behind(cluster, how.as_str(), message);
         }
-        self.put_status(cluster, status).await
+        Ok(live)
     }
 
     /// Whether a leaving cluster is not waited for any more, and that was said.
@@ -203,7 +232,10 @@ impl Members {
     }
 
     /// Whether a leaving cluster need not be waited for any more.
-    fn is_lost(&self, cluster: &MemberCluster) -> bool {
+    fn is_lost(&self, cluster: &MemberCluster, is_silent: bool) -> bool {
+        if is_silent && cluster.annotations().contains_key(labels::FORCE_LEAVE) {
+            return true;
+        }
         let no_way =
             self.world.secrets.is_synced() && self.secret_of(&cluster.name_any()).is_none();
         no_way || waited(cluster) >= self.policy.force_delete_wait
@@ -234,7 +266,7 @@ fn placements(bindings: &[Arc<Binding>]) -> String {
 }
 
 /// How long a cluster has been leaving.
-fn waited(cluster: &MemberCluster) -> Duration {
+pub(super) fn waited(cluster: &MemberCluster) -> Duration {
     let deleted = cluster.metadata.deletion_timestamp.as_ref();
     deleted
         .map(|deleted| clock::now().duration_since(deleted.0))

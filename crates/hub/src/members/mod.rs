@@ -4,7 +4,13 @@
 //! writes its status when that says something new. Liveness is kept in memory, measured with the
 //! monotonic clock; after a restart no cluster is unhealthy before one full threshold (design §5.21).
 
+mod facts;
+pub mod heard;
 pub mod leave;
+pub mod left_behind;
+pub mod profile;
+pub mod profiles;
+pub mod pull;
 pub mod status;
 pub mod usage;
 
@@ -28,8 +34,9 @@ use windlass_cluster::{
 use windlass_member::{Member, MemberOptions, credentials};
 use windlass_status::digest::Digest;
 
-use self::status::{Credentials, Facts};
-use self::usage::Usage;
+use self::profiles::Profiles;
+use self::status::Endpoint;
+use self::usage::{trim_node, trim_pod};
 use crate::observe::{Skipped, skipped};
 use crate::worker::{Next, work};
 use crate::works;
@@ -37,10 +44,6 @@ use crate::world::{BY_CLUSTER, World};
 
 /// Limit for one probe.
 const PROBE_LIMIT: Duration = Duration::from_secs(10);
-/// Heartbeat period when the cluster does not say.
-const DEFAULT_PERIOD: i32 = 60;
-/// Up to so many clusters, a heartbeat may be written each 60 s; with more, more rarely.
-const FLEET_SHARE: u64 = 500;
 
 /// How clusters are watched over.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +52,8 @@ pub struct MemberPolicy {
     pub unhealthy_threshold: Duration,
     /// A leaving cluster that can't be reached is given up after so long.
     pub force_delete_wait: Duration,
+    /// Whether members get ClusterProfiles, where that kind is installed.
+    pub profiles: bool,
 }
 
 /// See the module. Clones share everything.
@@ -60,6 +65,8 @@ pub struct Members {
     policy: MemberPolicy,
     connections: Arc<DashMap<String, Connection>>,
     goodbyes: Arc<DashMap<String, leave::Goodbye>>,
+    profiles: Profiles,
+    agents: Arc<DashMap<String, pull::Agent>>,
     healthy: IntGaugeVec,
     token_expiry: IntGaugeVec,
 }
@@ -72,6 +79,7 @@ struct Connection {
     /// Digest of the stored kubeconfig, to notice a rotated one.
     secret: Digest,
     expires: Option<Timestamp>,
+    endpoint: Option<Endpoint>,
     nodes: Cache<Node>,
     pods: Cache<Pod>,
     state: Arc<Mutex<Liveness>>,
@@ -106,12 +114,19 @@ impl Members {
             Ok(gauge)
         };
         Ok(Self {
+            profiles: Profiles::start(
+                world.clone(),
+                writer.clone(),
+                policy.unhealthy_threshold,
+                policy.profiles,
+            ),
             world,
             writer,
             requests,
             policy,
             connections: Arc::default(),
             goodbyes: Arc::default(),
+            agents: Arc::default(),
             healthy: gauge(
                 "windlass_member_healthy",
                 "Whether a member cluster answers.",
@@ -128,7 +143,7 @@ impl Members {
         let queue = self.world.queues.clusters.clone();
         work(queue, "cluster", |name| {
             let this = self.clone();
-            async move { this.process(&name).await }
+            async move { this.look(&name).await }
         })
         .await;
     }
@@ -142,15 +157,17 @@ impl Members {
         (!silent).then(|| Arc::clone(&connection.member))
     }
 
-    /// Clusters in push mode that have stopped answering.
+    /// Clusters that have stopped answering, or whose agents have stopped reporting.
     #[must_use]
     pub fn unreachable(&self) -> BTreeSet<String> {
         let silent = |cluster: &Arc<MemberCluster>| {
-            is_push(cluster)
-                && self
-                    .connections
-                    .get(&cluster.name_any())
-                    .is_none_or(|c| lock(&c.state).healthy == Some(false))
+            let name = cluster.name_any();
+            if !is_push(cluster) {
+                return self.is_silent(&name);
+            }
+            self.connections
+                .get(&name)
+                .is_none_or(|c| lock(&c.state).healthy == Some(false))
         };
         self.world
             .clusters
@@ -164,29 +181,46 @@ impl Members {
     /// When a cluster was last heard of; later than its status says, which is written rarely.
     #[must_use]
     pub fn last_contact(&self, cluster: &str) -> Option<Timestamp> {
-        let connection = self.connections.get(cluster)?;
+        let Some(connection) = self.connections.get(cluster) else {
+            return self.world.pull.heard(cluster).map(|heard| heard.time);
+        };
         let answered = lock(&connection.state).answered;
         answered.map(|(_, at)| at)
     }
 
+    /// One look at a cluster, and at its ClusterProfile: of one that leaves it goes first.
+    async fn look(&self, name: &str) -> Result<Next, ApiError> {
+        if self.is_leaving(name) {
+            self.show_profile(name).await;
+            return self.process(name).await;
+        }
+        let next = self.process(name).await?;
+        Ok(match (next, self.show_profile(name).await) {
+            (Next::Event, Some(wait)) => Next::After(wait),
+            (Next::After(other), Some(wait)) => Next::After(wait.min(other)),
+            (next, _) => next,
+        })
+    }
+
     async fn process(&self, name: &str) -> Result<Next, ApiError> {
-        let Some(cluster) = self
-            .world
-            .clusters
-            .get(&ObjectKey::cluster(name))
-            .filter(|c| is_push(c))
-        else {
-            if self.disconnect(name).is_some() {
+        let Some(cluster) = self.world.clusters.get(&ObjectKey::cluster(name)) else {
+            let known = self.agents.remove(name).is_some();
+            if self.disconnect(name).is_some() || known {
                 self.forget_series(name);
             }
             return Ok(Next::Event);
         };
+        if !is_push(&cluster) {
+            return self.process_pull(cluster).await;
+        }
         if !self.writer.gate().is_open() {
             return Ok(self.stand_by(name, &cluster).await);
         }
         if cluster.metadata.deletion_timestamp.is_some() {
             return self.leave(&cluster).await;
         }
+        // Of an earlier stay that ended without us.
+        self.goodbyes.remove(name);
         let cluster = self.ensure_marks(cluster).await?;
         let invalid = self.connect(name).await.err();
         let connection = self
@@ -305,12 +339,14 @@ impl Members {
         }
         let kubeconfig =
             parse_stored_kubeconfig(&bytes.0).map_err(|error| unusable(&error.to_string()))?;
+        let endpoint = Endpoint::of(&kubeconfig);
         let client = connect(kubeconfig, &ConnectOptions::new(name), &self.requests)
             .await
             .map_err(|error| unusable(&error.to_string()))?;
         let previous = self.disconnect(name);
-        let connection =
-            self.connection(name, client, digest, credentials::expiry(&secret), previous);
+        let expiry = credentials::expiry(&secret);
+        let mut connection = self.connection(name, client, digest, expiry, previous);
+        connection.endpoint = endpoint;
         self.connections.insert(name.to_owned(), connection);
         self.wake(name);
         Ok(())
@@ -370,6 +406,7 @@ impl Members {
             client,
             secret,
             expires,
+            endpoint: None,
             state: Arc::new(Mutex::new(previous.unwrap_or_else(|| Liveness {
                 first_seen: clock::monotonic(),
                 answered: None,
@@ -399,11 +436,7 @@ impl Members {
     }
 
     fn probe_period(&self, cluster: &MemberCluster) -> Duration {
-        let seconds = cluster
-            .spec
-            .heartbeat_period_seconds
-            .unwrap_or(DEFAULT_PERIOD)
-            .clamp(1, 600);
+        let seconds = pull::objects::period(cluster);
         Duration::from_secs(seconds.unsigned_abs().into()).min(self.policy.unhealthy_threshold / 3)
     }
 
@@ -485,59 +518,6 @@ impl Members {
         Ok(())
     }
 
-    fn facts(
-        &self,
-        cluster: &MemberCluster,
-        connection: Option<&Connection>,
-        invalid: Option<String>,
-    ) -> Facts {
-        let clusters = self.world.clusters.len() as u64;
-        let period = cluster
-            .spec
-            .heartbeat_period_seconds
-            .unwrap_or(DEFAULT_PERIOD)
-            .clamp(1, 600);
-        let heartbeat_every =
-            Duration::from_secs(u64::from(period.unsigned_abs()).max(60 * clusters / FLEET_SHARE));
-        let Some(connection) = connection else {
-            let trouble = invalid.clone().unwrap_or_default();
-            return Facts {
-                healthy: Some(false),
-                credentials: Credentials::Invalid(trouble.clone()),
-                trouble,
-                last_contact: None,
-                version: None,
-                usage: None,
-                heartbeat_every,
-            };
-        };
-        let state = lock(&connection.state).clone();
-        let credentials = match invalid {
-            Some(why) => Credentials::Invalid(why),
-            None if state.unauthorized => Credentials::Invalid(format!(
-                "the cluster does not accept the credentials any more; run windlass join {} again",
-                cluster.name_any()
-            )),
-            None => Credentials::Valid(connection.expires),
-        };
-        let known = connection.nodes.is_synced() && connection.pods.is_synced();
-        Facts {
-            healthy: state.healthy,
-            trouble: format!("The cluster has stopped answering: {}", state.trouble),
-            last_contact: state.answered.map(|(_, at)| at),
-            credentials,
-            version: state.version,
-            usage: known.then(|| {
-                let (nodes, pods) = (connection.nodes.list(), connection.pods.list());
-                Usage::of(
-                    nodes.iter().map(|node| &**node),
-                    pods.iter().map(|pod| &**pod),
-                )
-            }),
-            heartbeat_every,
-        }
-    }
-
     async fn put_status(
         &self,
         cluster: &MemberCluster,
@@ -560,39 +540,6 @@ pub fn is_push(cluster: &MemberCluster) -> bool {
         .annotations()
         .get(labels::DELIVERY)
         .is_some_and(|mode| mode == labels::DELIVERY_PUSH)
-}
-
-/// Sums need no more of a node than what it has.
-fn trim_node(node: &mut Node) {
-    node.spec = None;
-    node.metadata.annotations = None;
-    if let Some(status) = &mut node.status {
-        let (capacity, allocatable) = (status.capacity.take(), status.allocatable.take());
-        *status = k8s_openapi::api::core::v1::NodeStatus {
-            capacity,
-            allocatable,
-            ..Default::default()
-        };
-    }
-}
-
-/// Sums need no more of a pod than what it asks for.
-fn trim_pod(pod: &mut Pod) {
-    pod.status = None;
-    pod.metadata.annotations = None;
-    pod.metadata.labels = None;
-    pod.metadata.owner_references = None;
-    let Some(spec) = &mut pod.spec else { return };
-    let containers = std::mem::take(&mut spec.containers);
-    *spec = k8s_openapi::api::core::v1::PodSpec::default();
-    spec.containers = containers
-        .into_iter()
-        .map(|container| k8s_openapi::api::core::v1::Container {
-            name: container.name,
-            resources: container.resources,
-            ..Default::default()
-        })
-        .collect();
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

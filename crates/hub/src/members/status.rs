@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::ByteString;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::config::Kubeconfig;
 use windlass_api::conditions::Status;
 use windlass_api::member::{
     AgentStatus, Leaving, MemberCluster, MemberClusterStatus, PropertyValue, ResourceUsage,
@@ -17,7 +19,14 @@ use super::usage::Usage;
 /// Type of the agent that delivers placements.
 pub const MEMBER_AGENT: &str = "MemberAgent";
 const NODE_COUNT: &str = "kubernetes-fleet.io/node-count";
-const VERSION: &str = "k8s.io/k8s-version";
+/// Property: version of the API server.
+pub const VERSION: &str = "k8s.io/k8s-version";
+/// Property: URL of the API server.
+pub const ENTRYPOINT: &str = "k8s.io/cluster-entrypoint";
+/// Property: certificates of its CA, in PEM.
+pub const CA_DATA: &str = "k8s.io/cluster-certificate-authority-data";
+/// Condition: whether the properties are those of the cluster as it is.
+pub const COLLECTED: &str = "ClusterPropertyCollectionSucceeded";
 
 /// What is known of a cluster's credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +35,42 @@ pub enum Credentials {
     Valid(Option<Timestamp>),
     /// They don't, and why; the text says what to do.
     Invalid(String),
+}
+
+/// Where a cluster's API server is, as the hub reaches it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Endpoint {
+    /// URL.
+    pub server: String,
+    /// Certificates of its CA, in PEM.
+    pub ca: Option<String>,
+}
+
+impl Endpoint {
+    /// That of the stored kubeconfig, whose first cluster is its only one.
+    #[must_use]
+    pub fn of(kubeconfig: &Kubeconfig) -> Option<Self> {
+        let cluster = kubeconfig.clusters.first()?.cluster.as_ref()?;
+        let pem = |base64: &String| -> Option<String> {
+            let bytes: ByteString = serde_json::from_value(base64.as_str().into()).ok()?;
+            String::from_utf8(bytes.0).ok()
+        };
+        Some(Self {
+            server: cluster.server.clone()?,
+            ca: cluster.certificate_authority_data.as_ref().and_then(pem),
+        })
+    }
+}
+
+/// Whether the properties and the usage could be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Collection {
+    /// They are being read.
+    Pending,
+    /// They were.
+    Done,
+    /// They can't be, and why.
+    Failed(String),
 }
 
 /// What is known of a cluster.
@@ -39,6 +84,10 @@ pub struct Facts {
     pub last_contact: Option<Timestamp>,
     /// Its credentials.
     pub credentials: Credentials,
+    /// Where it is.
+    pub endpoint: Option<Endpoint>,
+    /// Whether the rest could be read.
+    pub collection: Collection,
     /// Kubernetes version.
     pub version: Option<String>,
     /// Nodes and pods; none before they are known.
@@ -136,6 +185,21 @@ fn cluster_conditions(
             "CredentialsValid",
             Status::False,
             "CredentialsInvalid",
+            why.clone(),
+        ),
+    }
+    match &facts.collection {
+        Collection::Pending => {}
+        Collection::Done => put(
+            COLLECTED,
+            Status::True,
+            "PropertiesCollected",
+            "The cluster's properties are up to date".to_owned(),
+        ),
+        Collection::Failed(why) => put(
+            COLLECTED,
+            Status::False,
+            "PropertiesNotCollected",
             why.clone(),
         ),
     }
@@ -252,6 +316,12 @@ fn properties(next: &mut MemberClusterStatus, facts: &Facts, now: Timestamp) {
     if let Some(usage) = &facts.usage {
         put(NODE_COUNT, usage.nodes.to_string());
     }
+    if let Some(endpoint) = &facts.endpoint {
+        put(ENTRYPOINT, endpoint.server.clone());
+        if let Some(ca) = &endpoint.ca {
+            put(CA_DATA, ca.clone());
+        }
+    }
 }
 
 fn usage(next: &mut MemberClusterStatus, facts: &Facts, now: Timestamp) {
@@ -337,6 +407,11 @@ mod tests {
             last_contact: Some(at(100)),
             credentials: Credentials::Valid(None),
             version: Some("v1.36.3".into()),
+            endpoint: Some(Endpoint {
+                server: "https://a:6443".into(),
+                ca: Some("-----BEGIN".into()),
+            }),
+            collection: Collection::Done,
             usage: Some(Usage {
                 nodes: 2,
                 ..Usage::default()
@@ -399,12 +474,73 @@ mod tests {
     }
 
     #[test]
+    fn properties_are_those_that_an_agent_would_report() {
+        let status = desired(&cluster(None), &facts(), at(100)).unwrap();
+        let properties: BTreeMap<String, String> = status
+            .properties
+            .clone()
+            .unwrap()
+            .into_iter()
+            .map(|(name, property)| (name, property.value))
+            .collect();
+        let expected = [
+            ("k8s.io/cluster-certificate-authority-data", "-----BEGIN"),
+            ("k8s.io/cluster-entrypoint", "https://a:6443"),
+            ("k8s.io/k8s-version", "v1.36.3"),
+            ("kubernetes-fleet.io/node-count", "2"),
+        ];
+        assert_eq!(
+            properties,
+            expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into()
+        );
+        let failed = Facts {
+            collection: Collection::Failed("nodes can't be listed".into()),
+            usage: None,
+            ..facts()
+        };
+        let next = desired(&cluster(Some(status)), &failed, at(200)).unwrap();
+        let told = find(next.conditions.as_ref().unwrap(), COLLECTED)
+            .unwrap()
+            .clone();
+        assert_eq!(
+            (told.status.as_str(), told.message.as_str()),
+            ("False", "nodes can't be listed")
+        );
+        assert_eq!(
+            next.properties.unwrap().len(),
+            4,
+            "what was known stays, with its time"
+        );
+    }
+
+    #[test]
+    fn an_endpoint_is_read_off_a_kubeconfig() {
+        let read = |cluster: &str| {
+            let text = format!("{{clusters: [{{name: c, cluster: {cluster}}}]}}");
+            Endpoint::of(&Kubeconfig::from_yaml(&text).unwrap())
+        };
+        let with_ca = "{server: 'https://a', certificate-authority-data: LS0tLS1CRUdJTg==}";
+        let endpoint = |ca: Option<&str>| Endpoint {
+            server: "https://a".into(),
+            ca: ca.map(str::to_owned),
+        };
+        assert_eq!(read(with_ca), Some(endpoint(Some("-----BEGIN"))));
+        assert_eq!(read("{server: 'https://a'}"), Some(endpoint(None)));
+        assert_eq!(
+            read("{server: 'https://a', certificate-authority-data: '%'}"),
+            Some(endpoint(None))
+        );
+        assert_eq!(read("{}"), None);
+    }
+
+    #[test]
     fn nothing_is_said_of_health_before_it_is_known() {
         let unknown = Facts {
             healthy: None,
             last_contact: None,
             usage: None,
             version: None,
+            collection: Collection::Pending,
             ..facts()
         };
         let next = desired(&cluster(None), &unknown, at(1)).unwrap();

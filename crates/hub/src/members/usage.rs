@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Container, Node, NodeStatus, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use windlass_scheduler::quantity;
 
@@ -105,6 +105,39 @@ pub fn written(name: &str, thousandths: i128) -> Quantity {
         return Quantity((thousandths / 1000).to_string());
     }
     Quantity(format!("{thousandths}m"))
+}
+
+/// Sums need no more of a node than what it has.
+pub(super) fn trim_node(node: &mut Node) {
+    node.spec = None;
+    node.metadata.annotations = None;
+    if let Some(status) = &mut node.status {
+        let (capacity, allocatable) = (status.capacity.take(), status.allocatable.take());
+        *status = NodeStatus {
+            capacity,
+            allocatable,
+            ..Default::default()
+        };
+    }
+}
+
+/// Sums need no more of a pod than what it asks for.
+pub(super) fn trim_pod(pod: &mut Pod) {
+    pod.status = None;
+    pod.metadata.annotations = None;
+    pod.metadata.labels = None;
+    pod.metadata.owner_references = None;
+    let Some(spec) = &mut pod.spec else { return };
+    let containers = std::mem::take(&mut spec.containers);
+    *spec = PodSpec::default();
+    spec.containers = containers
+        .into_iter()
+        .map(|container| Container {
+            name: container.name,
+            resources: container.resources,
+            ..Default::default()
+        })
+        .collect();
 }
 
 #[cfg(test)]

@@ -20,9 +20,10 @@ use kube::Resource;
 use prometheus::Registry;
 use windlass_api::member::{MemberCluster, MemberClusterStatus};
 use windlass_api::placement::PlacementStatus;
-use windlass_api::scoped::{Binding, Placement};
+use windlass_api::scoped::{Binding, Placement, Scope};
 use windlass_cluster::events::{Severity, reference_to};
 use windlass_cluster::{Change, Events, KindOf, NewEvent, clock};
+use windlass_status::digest::Digest;
 use windlass_status::transitions::{Transition, of_member, of_placement};
 
 use self::collector::FleetCollector;
@@ -107,7 +108,7 @@ impl Observer {
     /// A placement's status, as given, has been replaced by a new one.
     pub fn placement_status(&self, old: &Placement, new: Option<&PlacementStatus>) {
         let Some(new) = new else { return };
-        for news in of_placement(old.status.as_ref(), new) {
+        for news in of_placement(Scope::of(old), old.status.as_ref(), new) {
             self.tell(old, news);
         }
     }
@@ -118,6 +119,20 @@ impl Observer {
         for news in of_member(old.status.as_ref(), new) {
             self.tell(old, news);
         }
+    }
+
+    /// Something of ours stays on a member cluster that leaves. `note` says what.
+    pub fn cluster_left_behind(&self, cluster: &MemberCluster, reason: &str, note: &str) {
+        let news = Transition {
+            is_warning: true,
+            reason: reason.to_owned(),
+            action: "Leave",
+            note: note.to_owned(),
+            cluster: None,
+            // What stays is told as it is found: one is no repetition of the other.
+            index: Digest::of_bytes(note.as_bytes()).to_string(),
+        };
+        self.tell(cluster, news);
     }
 
     /// A member cluster has been let go.

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_api::conditions::{PLACEMENT_SCHEDULED, Stage, Status};
+use windlass_api::conditions::{Stage, Status, placement_scheduled};
 use windlass_api::placement::RolloutStrategyType;
-use windlass_api::scoped::Placement;
+use windlass_api::scoped::{Placement, Scope};
 use windlass_cluster::clock::Instant;
 use windlass_status::conditions::{find, status};
 use windlass_status::defaults::rollout_type;
@@ -38,6 +38,7 @@ impl PlacementFacts {
             .as_deref()
             .and_then(|index| index.parse().ok());
         let strategy = rollout_type(placement.spec.strategy.as_ref());
+        let scope = Scope::of(placement);
         let conditions = told.conditions.as_deref().unwrap_or_default();
         let is_true = |type_: &str| {
             find(conditions, type_).is_some_and(|condition| status(condition) == Status::True)
@@ -45,9 +46,9 @@ impl PlacementFacts {
         Self {
             index,
             latest: index.filter(|_| strategy == RolloutStrategyType::RollingUpdate),
-            is_scheduled: is_true(PLACEMENT_SCHEDULED),
-            is_complete: is_true(Stage::Available.placement_type())
-                || is_true(Stage::DiffReported.placement_type()),
+            is_scheduled: is_true(placement_scheduled(scope)),
+            is_complete: is_true(Stage::Available.placement_type(scope))
+                || is_true(Stage::DiffReported.placement_type(scope)),
         }
     }
 }

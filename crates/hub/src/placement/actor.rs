@@ -19,6 +19,7 @@ use windlass_scheduler::Schedule;
 use windlass_status::conditions::NewCondition;
 
 use super::bindings::BindingPlan;
+use super::gathering::Gathering;
 use super::plan::{self, PlacementPlan, PlacementView};
 use super::policy::PolicyPlan;
 use super::report::{notes, verdict};
@@ -32,11 +33,6 @@ use crate::world::{BY_PLACEMENT, World};
 
 /// Binding writes of one placement in flight at once.
 const PARALLEL: usize = 16;
-/// Longest time for which a stream of changes is gathered into one snapshot.
-const LONGEST_GATHERING: Duration = Duration::from_secs(10);
-/// First wait between two snapshots of one placement.
-const SHORTEST_GATHERING: Duration = Duration::from_millis(200);
-
 /// How soon what the API server has refused is tried again, at least; a change is tried at once.
 const REFUSED_AGAIN: Duration = Duration::from_secs(30);
 
@@ -45,8 +41,8 @@ const REFUSED_AGAIN: Duration = Duration::from_secs(30);
 pub(super) struct Memory {
     /// When the next status may be written.
     pub(super) status_from: Option<Instant>,
-    /// When the last snapshot was made, and how long the next one waits.
-    snapshot: Option<(Instant, Duration)>,
+    /// How snapshots are spaced.
+    gathering: Option<Gathering>,
 }
 
 /// Works on placements. Clones share everything.
@@ -122,7 +118,11 @@ impl Actor {
         let placement = self.ensure_finalizer(placement).await?;
         let selection = match self
             .resources
-            .select(key, &placement.spec.resource_selectors)
+            .select(
+                key,
+                &placement.spec.resource_selectors,
+                selected_before(&placement),
+            )
             .await
         {
             Ok(selection) => selection,
@@ -199,14 +199,24 @@ impl Actor {
         let now = clock::now();
         let unreachable = self.members.unreachable();
         let pause = self.pause(&key);
-        let plan = self.plan(placement, selection, pause.is_some(), &unreachable, now);
+        let mut plan = self.plan(placement, selection, pause.is_some(), &unreachable, now);
         // Only a snapshot that is wanted waits.
-        let wait = pause.filter(|_| plan.snapshots.is_none());
+        let mut wait = pause.filter(|_| plan.snapshots.is_none());
+        let mut refused = None;
         if let Some(snapshots) = &plan.snapshots {
             if !snapshots.create.is_empty() {
                 self.note_snapshot(&key);
             }
-            self.write_snapshots(snapshots).await?;
+            let stands = self.world.groups_of(&key).latest().is_some();
+            match self.write_snapshots(snapshots).await {
+                // What is too large to be stored does not keep the policy from counting.
+                Err(ApiError::Rejected(why)) if stands => {
+                    plan = self.plan(placement, selection, true, &unreachable, now);
+                    wait = Some(REFUSED_AGAIN);
+                    refused = Some(why);
+                }
+                written => written?,
+            }
         }
         let PlacementPlan {
             latest,
@@ -233,13 +243,10 @@ impl Actor {
                 .map(|content| content.identifiers())
                 .unwrap_or_default(),
         };
-        let mut notes = notes(
-            selection,
-            placement,
-            &self.world.bindings_of(&key),
-            &written,
-        );
+        let bindings = self.world.bindings_of(&key);
+        let mut notes = notes(selection, placement, &bindings, &written);
         notes.extend(schedule.trouble.iter().cloned());
+        notes.extend(refused.map(|why| format!("{} stays in place: {why}", latest.name)));
         let decided = Decided {
             schedule,
             notes,
@@ -265,6 +272,7 @@ impl Actor {
         Ok(timers
             .chain(wait)
             .chain(hold)
+            .chain(selection.again)
             .min()
             .map_or(Next::Event, Next::After))
     }
@@ -295,24 +303,20 @@ impl Actor {
         )
     }
 
-    /// How long a new snapshot has to wait. It is made at once when changes are rare; a stream of changes is
-    /// gathered, longer and longer, and its last state always gets a snapshot.
+    /// How long a new snapshot has to wait. It is made at once when changes are rare (see [`Gathering`]).
     fn pause(&self, placement: &ObjectKey) -> Option<Duration> {
-        let now = clock::monotonic();
-        let (last, pause) = self.memory.get(placement)?.snapshot?;
-        (last + pause > now).then(|| last + pause - now)
+        let gathering = self.memory.get(placement)?.gathering?;
+        gathering.wait(clock::monotonic())
     }
 
     /// A snapshot is made now.
     fn note_snapshot(&self, placement: &ObjectKey) {
         let now = clock::monotonic();
         let mut memory = self.memory.entry(placement.clone()).or_default();
-        let pause = match memory.snapshot {
-            // A change soon after the pause is part of a stream; later ones stand alone.
-            Some((last, pause)) if last + pause * 4 > now => (pause * 2).min(LONGEST_GATHERING),
-            _ => SHORTEST_GATHERING,
-        };
-        memory.snapshot = Some((now, pause));
+        memory.gathering = Some(match memory.gathering {
+            None => Gathering::begin(now),
+            Some(gathering) => gathering.next(now),
+        });
     }
 
     async fn write_snapshots(&self, plan: &snapshots::SnapshotPlan) -> Result<(), ApiError> {
@@ -441,6 +445,15 @@ enum Write<'a> {
     Create(&'a windlass_api::scoped::Binding),
     Replace(&'a windlass_api::scoped::Binding),
     Delete(&'a windlass_api::scoped::Binding),
+}
+
+/// What the status says is selected.
+pub(crate) fn selected_before(placement: &Placement) -> &[ResourceIdentifier] {
+    placement
+        .status
+        .as_ref()
+        .and_then(|status| status.selected_resources.as_deref())
+        .unwrap_or_default()
 }
 
 fn until(at: jiff::Timestamp, now: jiff::Timestamp) -> Duration {

@@ -25,6 +25,7 @@ use windlass_status::ready::{self, classify};
 
 use super::snapshots::{Groups, LatestSnapshot};
 use crate::delivery::desired_digest;
+use crate::removal;
 
 /// What [`plan`] needs.
 pub struct BindingInputs<'a> {
@@ -161,6 +162,7 @@ fn existing(
             next.finalizers_mut()
                 .push(labels::WORK_FINALIZER.to_owned());
         }
+        removal::note(&mut next, inputs.strategy);
         match decisions.get(live.spec.target_cluster.as_str()) {
             Some(decision) => keep(inputs, &mut next, decision),
             None if !inputs.members.contains(&live.spec.target_cluster) => gone = true,
@@ -223,6 +225,7 @@ fn new_binding(inputs: &BindingInputs<'_>, decision: &ClusterDecision) -> Bindin
         inputs.placement.name.clone(),
     )]));
     binding.metadata.finalizers = Some(vec![labels::WORK_FINALIZER.to_owned()]);
+    removal::note(&mut binding, inputs.strategy);
     binding
 }
 

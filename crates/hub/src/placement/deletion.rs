@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::ResourceExt;
-use windlass_api::conditions::{PLACEMENT_DELETING, Stage, Status};
+use windlass_api::conditions::{Stage, Status, placement_deleting};
 use windlass_api::labels;
-use windlass_api::scoped::{Binding, Placement};
+use windlass_api::scoped::{Binding, Placement, Scope};
 use windlass_cluster::{ApiError, ObjectKey, clock};
 use windlass_status::conditions::{NewCondition, find, set};
 use windlass_status::transitions::DELETION_IN_PROGRESS;
 
 use super::actor::Actor;
+use crate::removal;
 use crate::worker::Next;
 use crate::world::BY_PLACEMENT;
 
@@ -88,8 +89,13 @@ impl Actor {
         } else {
             String::new()
         };
+        let what = if removal::wants_abandon(placement.spec.strategy.as_ref()) {
+            "release"
+        } else {
+            "remove"
+        };
         let message = format!(
-            "Waiting for {} cluster(s) to remove what was placed: {}{tail}",
+            "Waiting for {} cluster(s) to {what} what was placed: {}{tail}",
             waits.len(),
             named.join(", ")
         );
@@ -105,7 +111,7 @@ impl Actor {
             .conditions
             .get_or_insert_default();
         let new = NewCondition {
-            type_: PLACEMENT_DELETING,
+            type_: placement_deleting(Scope::of(placement)),
             status: Status::True,
             reason,
             message,
@@ -126,7 +132,7 @@ fn is_routine(trouble: &str) -> bool {
     trouble == REMOVING
         || trouble
             .split(", ")
-            .all(|what| what.ends_with(" to be gone"))
+            .all(|what| what.ends_with(" to be gone") || what.ends_with(" to be released"))
 }
 
 /// What the removal of a binding waits for.
@@ -150,6 +156,7 @@ mod tests {
                 "removing; waiting for ConfigMap a to be gone, Namespace web to be gone",
                 true,
             ),
+            ("removing; waiting for ConfigMap a to be released", true),
             (
                 "removing; waiting for Thing a to be gone (finalizers: x/y)",
                 false,

@@ -7,6 +7,7 @@
 pub mod actor;
 pub mod bindings;
 pub mod deletion;
+pub mod gathering;
 pub mod plan;
 pub mod policy;
 pub(crate) mod report;

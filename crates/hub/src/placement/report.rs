@@ -259,6 +259,7 @@ mod tests {
             manifests: Vec::new(),
             hash: Digest::of_bytes(b""),
             idle: Vec::new(),
+            again: None,
         };
         let mut placement = Placement::new("p", Default::default());
         let notes_of =

@@ -12,7 +12,7 @@ use windlass_aggregator::{
     aggregate, bindings_by_cluster,
 };
 use windlass_api::placement::ResourceIdentifier;
-use windlass_api::scoped::{Binding, Placement};
+use windlass_api::scoped::{Binding, Placement, Scope};
 use windlass_api::snapshot::ClusterDecision;
 use windlass_status::defaults::rollout_type;
 
@@ -87,6 +87,7 @@ pub fn roll_up(inputs: &StatusInputs<'_>, now: Timestamp) -> Aggregate {
         inputs.others.get(name).map(Vec::as_slice)
     };
     let view = AggregateView {
+        scope: Scope::of(inputs.placement),
         generation: inputs.placement.metadata.generation.unwrap_or_default(),
         strategy: rollout_type(spec.strategy.as_ref()),
         mode: Mode::of(

@@ -16,6 +16,7 @@ use windlass_cluster::{ApiError, Discovery, ObjectKey, clock};
 
 use super::Live;
 use crate::members::is_push;
+use crate::placement::actor::selected_before;
 use crate::placement::snapshots::{Groups, SnapshotMeta, meta_of};
 use crate::scoped::api_in;
 use crate::select::rules::ApiFilter;
@@ -122,7 +123,11 @@ async fn select(
     let until = clock::monotonic() + LONGEST;
     loop {
         let selection = resources
-            .select(key, &placement.spec.resource_selectors)
+            .select(
+                key,
+                &placement.spec.resource_selectors,
+                selected_before(placement),
+            )
             .await;
         let Err(SelectError::Pending(what)) = selection else {
             return selection;

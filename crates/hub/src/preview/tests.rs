@@ -55,6 +55,7 @@ fn selection(version: u8) -> Selection {
         manifests: vec![Arc::new(Manifest::of_snapshot(object))],
         hash: Digest::of_bytes(&[version]),
         idle: Vec::new(),
+        again: None,
     }
 }
 
@@ -187,7 +188,7 @@ impl Hub {
                 let digest = digest_of(b, &groups, latest).map(|d| d.to_string());
                 b.status.as_ref().and_then(|s| s.observed_digest.clone()) != digest
             })
-            .map(|b| b.name_any())
+            .map(ResourceExt::name_any)
             .collect()
     }
 
@@ -299,7 +300,7 @@ fn any_hub() -> impl Strategy<Value = Hub> {
                                 hub.report(&binding, &latest, "Applied", "False");
                             }
                             (_, Some(binding)) => {
-                                hub.bindings.get_mut(&binding).unwrap().status = None
+                                hub.bindings.get_mut(&binding).unwrap().status = None;
                             }
                             _ => {}
                         }

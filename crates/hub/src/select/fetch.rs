@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::ListParams;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
@@ -124,6 +125,31 @@ impl Store {
                 state.entries.remove(&*entry.kind);
             }
         }
+    }
+
+    /// Whether a namespace has no object of a kind, as far as the server says.
+    pub(super) async fn is_empty(&self, resource: &ApiResource, namespace: &str) -> bool {
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), namespace, resource);
+        let first = api.list_metadata(&ListParams::default().limit(1)).await;
+        first.is_ok_and(|list| list.items.is_empty())
+    }
+
+    /// Whether a CRD defines a kind of that name, and is established.
+    pub(super) async fn defines(&self, crd: &str, kind: &str) -> Result<bool, SelectError> {
+        let resource = ApiResource::erase::<CustomResourceDefinition>(&());
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let found = api
+            .get_opt(crd)
+            .await
+            .map_err(|error| refused(crd, error))?;
+        Ok(found.is_some_and(|crd| {
+            let conditions = crd.data["status"]["conditions"].as_array();
+            crd.data["spec"]["names"]["kind"] == kind
+                && conditions.into_iter().flatten().any(|condition| {
+                    condition["type"] == "Established" && condition["status"] == "True"
+                })
+        }))
     }
 
     /// How many objects are kept.

@@ -3,6 +3,7 @@
 //! | module | what it is for |
 //! |---|---|
 //! | [`matcher`] | selectors, read and checked |
+//! | [`confine`] | what a namespaced placement may carry |
 //! | [`rules`] | kinds, objects and namespaces that are never placed |
 //! | [`interest`] | from a changed object to the placements that select it |
 //! | [`sanitise`], [`order`] | what of an object is stored, and where in the snapshot |
@@ -13,6 +14,7 @@
 //! Nothing is asked for twice: a change of an object, of a namespace or of the kinds that there are wakes
 //! the placements that it can matter to, and those look again.
 
+pub mod confine;
 mod fetch;
 pub mod interest;
 pub mod matcher;
@@ -31,7 +33,7 @@ use std::time::Duration;
 use kube::core::GroupVersionKind;
 use kube::{Client, ResourceExt};
 use tokio::task::JoinHandle;
-use windlass_api::placement::ResourceSelectorTerm;
+use windlass_api::placement::{ResourceIdentifier, ResourceSelectorTerm};
 use windlass_cluster::{ApiError, Change, Discovery, ObjectKey, clock};
 use windlass_member::manifest::Manifest;
 use windlass_status::digest::Digest;
@@ -50,6 +52,9 @@ const SETTLING: [Duration; 3] = [
     Duration::from_secs(25),
 ];
 
+/// How soon something is looked at again of whose changes nobody tells.
+const BLIND: Duration = Duration::from_secs(30);
+
 /// What a placement selects.
 #[derive(Clone, Debug)]
 pub struct Selection {
@@ -57,8 +62,10 @@ pub struct Selection {
     pub manifests: Vec<Arc<Manifest>>,
     /// Hash of them all, which depends on their order too.
     pub hash: Digest,
-    /// Selectors that choose nothing, and why: words for a person.
+    /// Selectors that choose nothing, kinds that can't be listed, and why: words for a person.
     pub idle: Vec<String>,
+    /// When to look again though nothing is heard: of some kind nobody would tell.
+    pub again: Option<Duration>,
 }
 
 /// Why nothing can be said of what a placement selects. Nothing may be concluded from it about what is
@@ -161,7 +168,8 @@ impl Resources {
         Self { inner }
     }
 
-    /// What a placement selects now. One call per placement at a time.
+    /// What a placement selects now. One call per placement at a time. `remembered`: what it had selected
+    /// before, of which nothing is dropped on the strength of an incomplete answer.
     ///
     /// # Errors
     /// See [`SelectError`]. The placement keeps the watches that it has: they tell when things are mended.
@@ -169,10 +177,11 @@ impl Resources {
         &self,
         placement: &ObjectKey,
         selectors: &[ResourceSelectorTerm],
+        remembered: &[ResourceIdentifier],
     ) -> Result<Selection, SelectError> {
         let inner = &*self.inner;
         let terms = matcher::read(selectors).map_err(SelectError::User)?;
-        let mut pass = Pass::new(inner, placement);
+        let mut pass = Pass::new(inner, placement, remembered);
         let chosen = pass.choose(&terms).await?;
         let entries = inner.store.fetch(&chosen).await?;
         inner.watches.keep_only(placement, &pass.kinds());
@@ -187,6 +196,7 @@ impl Resources {
             hash: Digest::of_bytes(digests.join("\n").as_bytes()),
             manifests,
             idle: pass.idle().to_vec(),
+            again: pass.is_blind().then_some(BLIND),
         })
     }
 

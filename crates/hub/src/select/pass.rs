@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 use kube::core::GroupVersionKind;
-use windlass_api::placement::SelectionScope;
+use windlass_api::placement::{ResourceIdentifier, SelectionScope};
 use windlass_cluster::discovery::KnownKind;
 use windlass_cluster::{ApiError, Cache, ObjectKey};
 
@@ -20,12 +20,16 @@ pub(super) struct Pass<'a> {
     inner: &'a Inner,
     placement: &'a ObjectKey,
     used: HashMap<GroupVersionKind, Cache<Meta>>,
-    /// Which selector chose an object.
-    claims: HashMap<(GroupVersionKind, ObjectKey), Term>,
+    /// Which selector chose an object: group and kind, for it is the same in any version.
+    claims: HashMap<(String, String, ObjectKey), Term>,
     /// What is chosen twice, in words.
     twice: BTreeSet<String>,
     /// Selectors that choose nothing, in words.
     idle: Vec<String>,
+    /// Kinds that can't be listed, and of which the namespaces that are selected hold nothing.
+    absent: HashSet<GroupVersionKind>,
+    /// What the placement had selected before.
+    remembered: &'a [ResourceIdentifier],
 }
 
 /// A selector with what the server says of its kind.
@@ -42,7 +46,11 @@ struct Namespaces {
 }
 
 impl<'a> Pass<'a> {
-    pub(super) fn new(inner: &'a Inner, placement: &'a ObjectKey) -> Self {
+    pub(super) fn new(
+        inner: &'a Inner,
+        placement: &'a ObjectKey,
+        remembered: &'a [ResourceIdentifier],
+    ) -> Self {
         Self {
             inner,
             placement,
@@ -50,7 +58,14 @@ impl<'a> Pass<'a> {
             claims: HashMap::new(),
             twice: BTreeSet::new(),
             idle: Vec::new(),
+            absent: HashSet::new(),
+            remembered,
         }
+    }
+
+    /// Whether nobody will tell of a change that matters: then somebody has to look again in a while.
+    pub(super) fn is_blind(&self) -> bool {
+        !self.absent.is_empty()
     }
 
     /// Selectors that choose nothing, and why, in words.
@@ -71,6 +86,13 @@ impl<'a> Pass<'a> {
     /// What is selected. In this order: interest is registered before a watch is joined, and a watch is
     /// joined before it is read, so that every change is either seen here or told.
     pub(super) async fn choose(&mut self, terms: &[Term]) -> Result<Vec<Chosen>, SelectError> {
+        if let Some(own) = self.own_namespace()
+            && self.inner.filter.is_reserved(own)
+        {
+            return Err(SelectError::User(format!(
+                "namespace {own} is reserved, and nothing is placed from it; use another one"
+            )));
+        }
         let (terms, denied): (Vec<Term>, Vec<Term>) = terms
             .iter()
             .cloned()
@@ -105,6 +127,7 @@ impl<'a> Pass<'a> {
         if !namespaces.whole.is_empty() {
             chosen.extend(self.contents(&namespaces.whole).await?);
         }
+        self.note_stale();
         match self.twice.first() {
             Some(message) => Err(SelectError::User(message.clone())),
             None => Ok(chosen),
@@ -181,6 +204,11 @@ impl<'a> Pass<'a> {
                 )));
             }
             if let Some(own) = self.own_namespace() {
+                self.inner
+                    .filter
+                    .confinement()
+                    .kind(&term.kind)
+                    .map_err(|refusal| SelectError::User(format!("{term}: {refusal}")))?;
                 if !known.namespaced {
                     return Err(SelectError::User(format!(
                         "{term}: {} is cluster-scoped; a ResourcePlacement selects what lives in its own \
@@ -218,6 +246,9 @@ impl<'a> Pass<'a> {
         let (mut failing, mut waiting) = (BTreeMap::new(), BTreeSet::new());
         for (kind, cache) in &self.used {
             if *kind == crd_kind() && !crds_too && !self.selects_crds() {
+                continue;
+            }
+            if self.absent.contains(kind) {
                 continue;
             }
             match State::of(cache) {
@@ -302,8 +333,10 @@ impl<'a> Pass<'a> {
             self.join(&kind_of(known), known);
         }
         self.join_services().await?;
+        self.look_past_failures(&kinds, whole).await;
         self.require_synced(true)?;
         self.refuse_vanished(&kinds, whole)?;
+        self.refuse_forgotten(&kinds, whole).await?;
         let mut chosen = Vec::new();
         for known in &kinds {
             for (namespace, term) in whole {
@@ -311,6 +344,111 @@ impl<'a> Pass<'a> {
             }
         }
         Ok(chosen)
+    }
+
+    /// A kind that can't be listed (its conversion webhook is down) concerns those who select objects of it.
+    /// A namespace that has none can still be listed, for there is nothing to convert.
+    async fn look_past_failures(&mut self, kinds: &[KnownKind], whole: &BTreeMap<String, Term>) {
+        for known in kinds {
+            let kind = kind_of(known);
+            let Some(cache) = self.used.get(&kind) else {
+                continue;
+            };
+            let State::Failing(error) = State::of(cache) else {
+                continue;
+            };
+            let mut empty = true;
+            for namespace in whole.keys() {
+                let store = &self.inner.store;
+                empty = empty && store.is_empty(&known.resource, namespace).await;
+            }
+            if empty {
+                self.idle.push(format!(
+                    "{} can't be listed on the hub, and is selected in no namespace now: {}",
+                    text(&kind),
+                    error.message()
+                ));
+                self.absent.insert(kind);
+            }
+        }
+    }
+
+    /// Says of which kinds only what was last known counts.
+    fn note_stale(&mut self) {
+        let mut stale: Vec<String> = self
+            .used
+            .keys()
+            .filter_map(|kind| {
+                let error = self.inner.watches.stale(kind)?;
+                Some(format!(
+                    "{} can't be listed on the hub at present, so what was last known of it counts: {}",
+                    text(kind),
+                    error.message()
+                ))
+            })
+            .collect();
+        stale.sort();
+        self.idle.append(&mut stale);
+    }
+
+    /// A kind of which objects were selected before, and which discovery leaves out now, though its server
+    /// or its CRD is there: after a restart of the hub or of the API server nothing may be concluded from it.
+    async fn refuse_forgotten(
+        &self,
+        kinds: &[KnownKind],
+        whole: &BTreeMap<String, Term>,
+    ) -> Result<(), SelectError> {
+        let offered: HashSet<_> = kinds
+            .iter()
+            .map(|known| (known.resource.group.as_str(), known.resource.kind.as_str()))
+            .collect();
+        let mut forgotten = BTreeMap::new();
+        for id in self.remembered {
+            let group = id.group.as_deref().unwrap_or_default();
+            let kind = GroupVersionKind::gvk(group, &id.version, &id.kind);
+            let inside = id.namespace.as_ref().is_some_and(|n| whole.contains_key(n));
+            if inside
+                && id.envelope.is_none()
+                && self.inner.filter.allows(&kind)
+                && !offered.contains(&(group, id.kind.as_str()))
+            {
+                forgotten.insert(text(&kind), kind);
+            }
+        }
+        for (name, kind) in forgotten {
+            let is_there =
+                self.inner.discovery.kind(&kind).await?.is_some() || self.is_defined(&kind).await?;
+            if is_there {
+                self.inner.discovery.invalidate();
+                return Err(SelectError::Api {
+                    message: format!(
+                        "the hub's API server does not offer {name} yet, though objects of it were selected"
+                    ),
+                    retry: true,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is a CRD of a kind that is served, or is about to be.
+    async fn is_defined(&self, kind: &GroupVersionKind) -> Result<bool, SelectError> {
+        let Some(crds) = self.used.get(&crd_kind()) else {
+            return Ok(false);
+        };
+        for crd in crds.list() {
+            let name = crd.name_any();
+            let of_group = name
+                .split_once('.')
+                .is_some_and(|(_, group)| group == kind.group);
+            if of_group
+                && crd.metadata.deletion_timestamp.is_none()
+                && self.inner.store.defines(&name, &kind.kind).await?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// A kind that discovery leaves out while its objects are there may be an outage of whoever serves it.
@@ -368,7 +506,8 @@ impl<'a> Pass<'a> {
         for meta in &metas {
             let key = ObjectKey::of(&**meta);
             let what = format!("{} {key}", kind.kind);
-            if let Some(other) = self.claims.insert(((*kind).clone(), key), term.clone()) {
+            let claim = (kind.group.clone(), kind.kind.clone(), key);
+            if let Some(other) = self.claims.insert(claim, term.clone()) {
                 self.twice.insert(format!(
                     "{what} is selected both by {other} and by {term}; selectors may not overlap, so narrow one"
                 ));

@@ -9,6 +9,8 @@ use windlass_api::names::is_reserved_namespace;
 use windlass_api::{CLUSTER_GROUP, PLACEMENT_GROUP, labels};
 use windlass_member::install::SERVICE_ACCOUNT;
 
+use super::confine::Confinement;
+
 /// Why the flags that name kinds can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
@@ -57,6 +59,7 @@ pub struct ApiFilter {
     kinds: Kinds,
     reserved: BTreeSet<String>,
     hub_runs_workloads: bool,
+    confinement: Confinement,
 }
 
 impl Default for ApiFilter {
@@ -65,6 +68,7 @@ impl Default for ApiFilter {
             kinds: Kinds::AllBut(Vec::new()),
             reserved: BTreeSet::new(),
             hub_runs_workloads: false,
+            confinement: Confinement::default(),
         }
     }
 }
@@ -109,9 +113,25 @@ impl ApiFilter {
         self
     }
 
+    /// What namespaced placements may carry.
+    #[must_use]
+    pub fn confining(mut self, confinement: Confinement) -> Self {
+        self.confinement = confinement;
+        self
+    }
+
+    /// See [`Self::confining`].
+    #[must_use]
+    pub fn confinement(&self) -> &Confinement {
+        &self.confinement
+    }
+
     /// Whether objects of a kind may be placed.
     #[must_use]
     pub fn allows(&self, kind: &GroupVersionKind) -> bool {
+        if is_hub_control(&kind.group, &kind.kind) {
+            return false;
+        }
         match &self.kinds {
             Kinds::AllBut(skipped) => {
                 !is_denied(&kind.group, &kind.kind) && !skipped.iter().any(|api| api.covers(kind))
@@ -186,11 +206,20 @@ pub fn is_endpoints(kind: &GroupVersionKind) -> bool {
     kind.group.is_empty() && kind.kind == "Endpoints"
 }
 
-/// What is never placed unless an allow list says so.
+/// What runs the hub is never placed, whatever the lists say: on a member it would mean nothing, and what
+/// places itself has no end.
+fn is_hub_control(group: &str, kind: &str) -> bool {
+    match group {
+        CLUSTER_GROUP => true,
+        PLACEMENT_GROUP => !matches!(kind, "ClusterResourceEnvelope" | "ResourceEnvelope"),
+        _ => false,
+    }
+}
+
+/// What is not placed unless an allow list says so.
 fn is_denied(group: &str, kind: &str) -> bool {
     match group {
-        CLUSTER_GROUP | "events.k8s.io" | "coordination.k8s.io" | "metrics.k8s.io" => true,
-        PLACEMENT_GROUP => !matches!(kind, "ClusterResourceEnvelope" | "ResourceEnvelope"),
+        "events.k8s.io" | "coordination.k8s.io" | "metrics.k8s.io" => true,
         "networking.fleet.azure.com" => {
             matches!(
                 kind,
@@ -332,6 +361,25 @@ mod tests {
                 true,
             ),
             ("", " ; ", "apps/v1/Deployment", true),
+            // What runs the hub is never placed, whatever the lists say.
+            (
+                "",
+                "placement.kubernetes-fleet.io",
+                "placement.kubernetes-fleet.io/v1/ClusterResourcePlacement",
+                false,
+            ),
+            (
+                "",
+                "cluster.kubernetes-fleet.io/v1beta1/MemberCluster",
+                "cluster.kubernetes-fleet.io/v1beta1/MemberCluster",
+                false,
+            ),
+            (
+                "",
+                "placement.kubernetes-fleet.io",
+                "placement.kubernetes-fleet.io/v1beta1/ResourceEnvelope",
+                true,
+            ),
         ] {
             let filter = ApiFilter::new(skipped, allowed).unwrap();
             assert_eq!(

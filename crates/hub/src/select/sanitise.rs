@@ -134,6 +134,40 @@ mod tests {
                     "template": {"metadata": {"labels": {"controller-uid": "u", "a": "b"}, "creationTimestamp": null}}}}),
                 json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"metadata": {"labels": {"a": "b"}}}}}),
             ),
+            (
+                json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {
+                    "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "u", "a": "b"}},
+                    "template": {"metadata": {"labels": {"batch.kubernetes.io/controller-uid": "u"}}}}}),
+                json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {
+                    "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {}}}}),
+            ),
+            (
+                json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {"manualSelector": true,
+                    "selector": {"matchLabels": {"controller-uid": "u"}},
+                    "template": {"metadata": {"labels": {"controller-uid": "u"}}}}}),
+                json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {"manualSelector": true,
+                    "selector": {"matchLabels": {"controller-uid": "u"}},
+                    "template": {"metadata": {"labels": {"controller-uid": "u"}}}}}),
+            ),
+            (
+                json!({"apiVersion": "v1", "kind": "Service", "spec": {"healthCheckNodePort": 30001, "type": "LoadBalancer"}}),
+                json!({"apiVersion": "v1", "kind": "Service", "spec": {"type": "LoadBalancer"}}),
+            ),
+            // Of another group, it is another kind.
+            (
+                json!({"apiVersion": "serving.example.com/v1", "kind": "Service", "spec": {"clusterIP": "x"}}),
+                json!({"apiVersion": "serving.example.com/v1", "kind": "Service", "spec": {"clusterIP": "x"}}),
+            ),
+            (
+                json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"deletionGracePeriodSeconds": 3,
+                    "annotations": {"deployment.kubernetes.io/revision": "2", "mine": "1"}}}),
+                json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"deletionGracePeriodSeconds": 3,
+                    "annotations": {"mine": "1"}}}),
+            ),
+            (
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}, "spec": {"finalizers": ["kubernetes"]}}),
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}),
+            ),
         ];
         for (mut object, expected) in rows {
             sanitise(&mut object);

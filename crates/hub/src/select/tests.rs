@@ -1,13 +1,14 @@
 //! Selection against a small API server.
 
 mod changes;
+mod outages;
 mod server;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use windlass_api::placement::ResourceSelectorTerm;
+use windlass_api::placement::{ResourceIdentifier, ResourceSelectorTerm};
 use windlass_cluster::{Discovery, ObjectKey, clock};
 
 use self::server::{Kind, Server};
@@ -102,11 +103,22 @@ impl Fixture {
 
     /// Selects, again whenever woken while something is pending.
     async fn select(&self, placement: &str, selectors: &Value) -> Result<Selection, SelectError> {
+        self.select_after(placement, selectors, &json!([])).await
+    }
+
+    /// As [`Self::select`], by a placement whose status has these selected.
+    async fn select_after(
+        &self,
+        placement: &str,
+        selectors: &Value,
+        before: &Value,
+    ) -> Result<Selection, SelectError> {
+        let before: Vec<ResourceIdentifier> = serde_json::from_value(before.clone()).unwrap();
         let terms: Vec<ResourceSelectorTerm> = serde_json::from_value(selectors.clone()).unwrap();
         loop {
             match self
                 .resources
-                .select(&ObjectKey::cluster(placement), &terms)
+                .select(&ObjectKey::cluster(placement), &terms, &before)
                 .await
             {
                 Err(SelectError::Pending(_)) => self.until_woken(placement).await,
@@ -360,9 +372,168 @@ async fn selectors_choose_in_one_namespace() {
     assert!(f.user_error(&selectors).await.contains("no such namespace"));
 }
 
+/// API §7.2, row by row: what comes along with a Namespace, and how objects are chosen.
+#[tokio::test]
+async fn scopes_and_choices() {
+    let f = Fixture::new().await;
+    let team = |team: &str| json!({"labels": {"team": team}});
+    let gone = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+    f.put_with("namespaces", "", "web", &team("x"), &json!({}));
+    f.put_with("namespaces", "", "api", &team("x"), &json!({}));
+    f.put_with("namespaces", "", "going", &gone, &json!({}));
+    for namespace in ["web", "api", "going"] {
+        f.put("configmaps", namespace, "a");
+        f.put_with("configmaps", namespace, "b", &team("x"), &json!({}));
+    }
+    f.put_with("clusterroles", "", "a", &team("x"), &json!({}));
+    f.put("clusterroles", "", "b");
+    let of = |kind: &str, rest: Value| term(kind, &rest);
+    let only = || {
+        of(
+            "Namespace",
+            json!({"name": "web", "selectionScope": "NamespaceOnly"}),
+        )
+    };
+    let bound = || {
+        let scope = "NamespaceWithResourceSelectors";
+        of("Namespace", json!({"name": "web", "selectionScope": scope}))
+    };
+    let rows: [(&str, Vec<Value>, &[&str]); 14] = [
+        (
+            "cluster-scoped, by name",
+            vec![of("ClusterRole", json!({"name": "a"}))],
+            &["ClusterRole a"],
+        ),
+        (
+            "by label",
+            vec![term("ClusterRole", &labelled("x"))],
+            &["ClusterRole a"],
+        ),
+        (
+            "all",
+            vec![of("ClusterRole", json!({}))],
+            &["ClusterRole a", "ClusterRole b"],
+        ),
+        (
+            "an empty name is no name",
+            vec![of("ClusterRole", json!({"name": ""}))],
+            &["ClusterRole a", "ClusterRole b"],
+        ),
+        (
+            "a scope on another kind",
+            vec![of(
+                "ClusterRole",
+                json!({"name": "a", "selectionScope": "NamespaceOnly"}),
+            )],
+            &["ClusterRole a"],
+        ),
+        (
+            "missing",
+            vec![of("ClusterRole", json!({"name": "c"}))],
+            &[],
+        ),
+        (
+            "namespaces by label",
+            vec![of(
+                "Namespace",
+                json!({"labelSelector": {"matchLabels": {"team": "x"}}, "selectionScope": "NamespaceOnly"}),
+            )],
+            &["Namespace api", "Namespace web"],
+        ),
+        (
+            "with what is in them",
+            vec![term("Namespace", &labelled("x"))],
+            &[
+                "Namespace api",
+                "Namespace web",
+                "ConfigMap api/a",
+                "ConfigMap api/b",
+                "ConfigMap web/a",
+                "ConfigMap web/b",
+            ],
+        ),
+        ("the Namespace only", vec![only()], &["Namespace web"]),
+        (
+            "being deleted",
+            vec![of("Namespace", json!({"name": "going"}))],
+            &[],
+        ),
+        (
+            "alone, of those that are chosen",
+            vec![bound()],
+            &["Namespace web"],
+        ),
+        (
+            "by name in it",
+            vec![bound(), of("ConfigMap", json!({"name": "a"}))],
+            &["Namespace web", "ConfigMap web/a"],
+        ),
+        (
+            "by label in it",
+            vec![bound(), term("ConfigMap", &labelled("x"))],
+            &["Namespace web", "ConfigMap web/b"],
+        ),
+        (
+            "all of a kind in it, and a cluster-scoped one",
+            vec![
+                bound(),
+                of("ConfigMap", json!({})),
+                of("ClusterRole", json!({"name": "b"})),
+            ],
+            &[
+                "Namespace web",
+                "ConfigMap web/a",
+                "ConfigMap web/b",
+                "ClusterRole b",
+            ],
+        ),
+    ];
+    for (what, selectors, expected) in rows {
+        assert_eq!(f.names("p", &json!(selectors)).await, expected, "{what}");
+    }
+    // What does not come along does not matter.
+    f.names("p", &json!([only()])).await;
+    f.woken().await;
+    f.put("configmaps", "web", "a");
+    assert_eq!(f.woken().await, Vec::<String>::new());
+}
+
+/// A CRD, which defines the kind, stands before what is of that kind.
+#[tokio::test]
+async fn a_definition_travels_before_what_it_defines() {
+    let f = Fixture::new().await;
+    f.server.add_kind(WIDGET);
+    f.put("namespaces", "", "web");
+    f.put("widgets", "web", "w");
+    f.put("customresourcedefinitions", "", "widgets.example.com");
+    let crd = json!({"name": "widgets.example.com"});
+    let selectors = json!([
+        term("Namespace", &json!({"name": "web"})),
+        term("CustomResourceDefinition", &crd),
+    ]);
+    assert_eq!(
+        f.names("p", &selectors).await,
+        [
+            "Namespace web",
+            "CustomResourceDefinition widgets.example.com",
+            "Widget web/w",
+        ]
+    );
+}
+
 #[tokio::test]
 async fn what_the_user_has_to_mend() {
     let f = Fixture::with(ApiFilter::default().reserving("infra")).await;
+    // The same object in another version.
+    let old = (
+        "rbac.authorization.k8s.io",
+        "v1beta1",
+        "ClusterRole",
+        "clusterroles",
+        false,
+    );
+    f.server.add_kind(old);
+    f.put("clusterroles", "", "r");
     for name in ["default", "web", "infra"] {
         f.put_with(
             "namespaces",
@@ -395,6 +566,17 @@ async fn what_the_user_has_to_mend() {
         (
             json!([name("gone", "NamespaceWithResourceSelectors")]),
             "no such namespace",
+        ),
+        (
+            json!([name("infra", "NamespaceWithResourceSelectors")]),
+            "namespace infra is reserved",
+        ),
+        (
+            json!([
+                term("ClusterRole", &json!({"name": "r"})),
+                {"group": "rbac.authorization.k8s.io", "version": "v1beta1", "kind": "ClusterRole", "name": "r"},
+            ]),
+            "ClusterRole r is selected both by",
         ),
         (
             twice,

@@ -1,6 +1,7 @@
 //! The watches that selection needs: one per kind, of metadata only, for as long as a placement uses it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,6 +16,9 @@ use super::lock;
 /// When a new watch is looked at for the first time; from then on at twice the time before.
 const FIRST_LOOK: Duration = Duration::from_millis(250);
 const LAST_LOOK: Duration = Duration::from_secs(30);
+/// A watch that worked once and has failed at so many looks in a row is said to fail. A cache takes a
+/// failure for news for two minutes, so fewer would be said of a short one, too.
+const LASTING: u32 = 5;
 
 /// What is known of objects that are only candidates.
 pub(super) type Meta = PartialObjectMeta<DynamicObject>;
@@ -56,6 +60,8 @@ struct Watch {
     resource: ApiResource,
     cache: Cache<Meta>,
     news: JoinHandle<()>,
+    /// It worked once, and has failed for a while now.
+    stale: Arc<AtomicBool>,
     users: BTreeSet<ObjectKey>,
 }
 
@@ -100,6 +106,15 @@ impl Watches {
             .get(kind)
             .map(|watch| watch.users.clone())
             .unwrap_or_default()
+    }
+
+    /// Why what is known of a kind is what was last known, if its watch has failed for a while.
+    pub(super) fn stale(&self, kind: &GroupVersionKind) -> Option<ApiError> {
+        let running = lock(&self.running);
+        let watch = running
+            .get(kind)
+            .filter(|watch| watch.stale.load(Ordering::Relaxed))?;
+        watch.cache.failure()
     }
 
     /// What a placement watches.
@@ -156,11 +171,19 @@ impl Watches {
         let cache =
             Cache::start_metadata("selected", &self.client, resource, None, config, options);
         let (of, tell) = (kind.clone(), Arc::clone(&self.on_news));
-        let news = clock::spawn("selected-news", news(cache.clone(), move || tell(&of)));
+        let stale = Arc::<AtomicBool>::default();
+        let news = {
+            let (cache, stale) = (cache.clone(), Arc::clone(&stale));
+            clock::spawn("selected-news", async move {
+                first_news(&cache, || tell(&of)).await;
+                later_news(&cache, &stale, || tell(&of)).await;
+            })
+        };
         Watch {
             resource: resource.clone(),
             cache,
             news,
+            stale,
             users: BTreeSet::new(),
         }
     }
@@ -185,7 +208,7 @@ impl Watch {
 
 /// Tells once if the first list fails, and when it is in at last. A cache does not tell of its failures,
 /// so it is looked at until one of the two is known.
-async fn news(cache: Cache<Meta>, tell: impl Fn()) {
+async fn first_news(cache: &Cache<Meta>, tell: impl Fn()) {
     let mut pause = FIRST_LOOK;
     loop {
         tokio::select! {
@@ -200,4 +223,21 @@ async fn news(cache: Cache<Meta>, tell: impl Fn()) {
         pause = LAST_LOOK.min(pause * 2);
     }
     tell();
+}
+
+/// Tells when a watch that worked fails for a while, and when it works again.
+async fn later_news(cache: &Cache<Meta>, stale: &AtomicBool, tell: impl Fn()) {
+    let mut failures = 0;
+    loop {
+        clock::sleep(LAST_LOOK).await;
+        failures = if cache.failure().is_some() {
+            failures + 1
+        } else {
+            0
+        };
+        let is_stale = failures >= LASTING;
+        if stale.swap(is_stale, Ordering::Relaxed) != is_stale {
+            tell();
+        }
+    }
 }

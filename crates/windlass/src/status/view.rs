@@ -1,7 +1,8 @@
 //! `-o json`: what the tables show, for programs.
 
 use serde::Serialize;
-use windlass_api::placement::{ClusterResourcePlacement, PerClusterPlacementStatus};
+use windlass_api::placement::PerClusterPlacementStatus;
+use windlass_api::scoped::Placement;
 use windlass_api::{Condition, Time};
 
 use super::{counts, entries, of_placement, telling_of, watch};
@@ -12,6 +13,9 @@ use crate::cli::Failure;
 #[serde(rename_all = "camelCase")]
 pub struct View<'a> {
     placement: &'a str,
+    /// Absent for a ClusterResourcePlacement.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<&'a str>,
     /// Index of the snapshot that it is at; null while clusters disagree.
     index: Option<&'a str>,
     /// Whether that is available, or reported on, everywhere, and reflects the placement as it is.
@@ -55,7 +59,7 @@ impl<'a> Stand<'a> {
 }
 
 /// What is to be told of a placement.
-pub fn of(placement: &ClusterResourcePlacement) -> View<'_> {
+pub fn of(placement: &Placement) -> View<'_> {
     let (available_clusters, selected_clusters) = counts(placement);
     let cluster =
         |entry: &'_ PerClusterPlacementStatus| -> Option<String> { entry.cluster_name.clone() };
@@ -63,6 +67,7 @@ pub fn of(placement: &ClusterResourcePlacement) -> View<'_> {
     sorted.sort_by_key(|entry| (entry.cluster_name.is_none(), cluster(entry)));
     View {
         placement: placement.metadata.name.as_deref().unwrap_or_default(),
+        namespace: placement.metadata.namespace.as_deref(),
         index: placement
             .status
             .as_ref()

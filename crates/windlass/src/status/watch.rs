@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use kube::Api;
 use kube::runtime::watcher;
-use kube::{Api, Client, ResourceExt};
 use tokio::sync::watch;
-use windlass_api::conditions::{PLACEMENT_SCHEDULED, Stage};
-use windlass_api::placement::{ClusterResourcePlacement, PerClusterPlacementStatus};
+use windlass_api::conditions::{Stage, placement_scheduled};
+use windlass_api::placement::PerClusterPlacementStatus;
+use windlass_api::scoped::{Placement, Scope};
 use windlass_cluster::{Cache, CacheOptions, ObjectKey, clock};
 
 use super::{Output, counts, line, of_clusters, of_placement, selected, state, telling_of, view};
-use super::{PREFIX, reason};
+use super::{reason, text};
 use crate::cli::Failure;
 
 /// A placement that is complete may be so because the hub has yet to see a change that was just made: it
@@ -28,30 +29,28 @@ const ROWS: usize = 20;
 
 /// Follows a placement.
 pub async fn follow(
-    client: &Client,
-    name: &str,
+    api: Api<Placement>,
+    key: &ObjectKey,
     output: Output,
     limit: Option<Duration>,
 ) -> Result<(), Failure> {
     let (tell, news) = watch::channel(());
     let options = CacheOptions {
-        on_change: Arc::new(
-            move |_: &windlass_cluster::Change<ClusterResourcePlacement>| {
-                tell.send_replace(());
-            },
-        ),
+        on_change: Arc::new(move |_: &windlass_cluster::Change<Placement>| {
+            tell.send_replace(());
+        }),
         ..CacheOptions::default()
     };
-    let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let cache = Cache::start("placement", Api::all(client.clone()), only, options);
+    let only = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
+    let cache = Cache::start("placement", api, only, options);
     let screen = Screen::new(output, std::io::stdout().is_terminal());
-    let followed = until_complete(&cache, name, news, screen);
+    let followed = until_complete(&cache, key, news, screen);
     let result = match limit {
         None => followed.await,
         Some(limit) => tokio::time::timeout(limit, followed)
             .await
             .unwrap_or_else(|_| {
-                let last = cache.get(&ObjectKey::cluster(name));
+                let last = cache.get(key);
                 let last = last.map_or_else(|| "it is not known".to_owned(), |p| progress(&p));
                 Err(format!("not complete within {} s: {last}", limit.as_secs()).into())
             }),
@@ -61,8 +60,8 @@ pub async fn follow(
 }
 
 async fn until_complete(
-    cache: &Cache<ClusterResourcePlacement>,
-    name: &str,
+    cache: &Cache<Placement>,
+    key: &ObjectKey,
     mut news: watch::Receiver<()>,
     mut screen: Screen,
 ) -> Result<(), Failure> {
@@ -76,8 +75,8 @@ async fn until_complete(
     loop {
         news.mark_unchanged();
         let placement = cache
-            .get(&ObjectKey::cluster(name))
-            .ok_or_else(|| format!("ClusterResourcePlacement {name} has been deleted"))?;
+            .get(key)
+            .ok_or_else(|| format!("{} has been deleted", text(key)))?;
         if screen.show(&placement)? == Reader::Gone {
             return Ok(());
         }
@@ -96,11 +95,12 @@ async fn until_complete(
 
 /// Whether a placement's latest index is available, or reported on, on every cluster, and that is told of
 /// the placement as it is now.
-pub fn is_complete(placement: &ClusterResourcePlacement) -> bool {
+pub fn is_complete(placement: &Placement) -> bool {
     let Some(status) = &placement.status else {
         return false;
     };
     let generation = placement.metadata.generation;
+    let scope = Scope::of(placement);
     let holds = |type_: &str| {
         let mut conditions = status.conditions.iter().flatten();
         conditions.any(|condition| {
@@ -112,12 +112,14 @@ pub fn is_complete(placement: &ClusterResourcePlacement) -> bool {
     let index = status.observed_resource_index.as_deref();
     placement.metadata.deletion_timestamp.is_none()
         && index.is_some_and(|index| !index.is_empty())
-        && holds(PLACEMENT_SCHEDULED)
-        && (holds(Stage::Available.placement_type()) || holds(Stage::DiffReported.placement_type()))
+        && holds(placement_scheduled(scope))
+        && [Stage::Available, Stage::DiffReported]
+            .into_iter()
+            .any(|stage| holds(stage.placement_type(scope)))
 }
 
 /// How far a placement is, in one line.
-fn progress(placement: &ClusterResourcePlacement) -> String {
+fn progress(placement: &Placement) -> String {
     let (available, total) = counts(placement);
     let latest = index(placement);
     let on = selected(placement)
@@ -131,13 +133,13 @@ fn progress(placement: &ClusterResourcePlacement) -> String {
     };
     format!(
         "{} {on}/{total} clusters on index {}; available {available}/{total}; {rest}",
-        placement.name_any(),
+        ObjectKey::of(placement),
         latest.as_deref().unwrap_or("-"),
     )
 }
 
 /// The index that is rolled out: the placement's; while clusters disagree, the highest of theirs.
-fn index(placement: &ClusterResourcePlacement) -> Option<String> {
+fn index(placement: &Placement) -> Option<String> {
     let own = placement.status.as_ref()?.observed_resource_index.clone();
     own.filter(|index| !index.is_empty()).or_else(|| {
         let indexes = selected(placement).into_iter();
@@ -147,7 +149,7 @@ fn index(placement: &ClusterResourcePlacement) -> Option<String> {
 }
 
 /// The first cluster on which something is wrong, else the first that is not done, else the placement.
-fn trouble(placement: &ClusterResourcePlacement) -> String {
+fn trouble(placement: &Placement) -> String {
     let mut open: Vec<&PerClusterPlacementStatus> = selected(placement)
         .into_iter()
         .filter(|entry| telling_of(entry).is_none_or(|shown| shown.status != "True"))
@@ -163,7 +165,7 @@ fn trouble(placement: &ClusterResourcePlacement) -> String {
     let message = shown.map(|condition| line(&condition.message));
     let said = format!(
         "{} {} {}",
-        state(shown).replace(PREFIX, ""),
+        state(shown).replace(placement.kind_text(), ""),
         reason(shown),
         message.unwrap_or_default()
     );
@@ -198,7 +200,7 @@ impl Screen {
         }
     }
 
-    fn show(&mut self, placement: &ClusterResourcePlacement) -> Result<Reader, Failure> {
+    fn show(&mut self, placement: &Placement) -> Result<Reader, Failure> {
         let Some(text) = self.next(placement, clock::now())? else {
             return Ok(Reader::Present);
         };
@@ -211,11 +213,7 @@ impl Screen {
     }
 
     /// What has to be written; none when nothing has changed.
-    fn next(
-        &mut self,
-        placement: &ClusterResourcePlacement,
-        now: Timestamp,
-    ) -> Result<Option<String>, Failure> {
+    fn next(&mut self, placement: &Placement, now: Timestamp) -> Result<Option<String>, Failure> {
         let shown = if self.is_terminal {
             let table = of_clusters(placement, now, Some(ROWS));
             format!("{}\n\n{table}", progress(placement))
@@ -257,14 +255,14 @@ mod tests {
     use super::super::tests::{condition, placement, rolling};
     use super::*;
 
-    fn at(generation: i64, status: &Value) -> ClusterResourcePlacement {
+    fn at(generation: i64, status: &Value) -> Placement {
         let mut placement = placement("web", status);
         placement.metadata.generation = Some(generation);
         placement
     }
 
     fn observed(type_: &str, status: &str, generation: i64) -> Value {
-        let mut condition = condition(&format!("{PREFIX}{type_}"), status, "R", "");
+        let mut condition = condition(&format!("ClusterResourcePlacement{type_}"), status, "R", "");
         condition["observedGeneration"] = json!(generation);
         condition
     }

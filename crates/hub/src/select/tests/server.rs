@@ -20,6 +20,7 @@ struct State {
     watchers: Vec<(String, UnboundedSender<String>)>,
     requests: Vec<String>,
     forbidden: BTreeSet<String>,
+    unconvertible: BTreeSet<String>,
 }
 
 #[derive(Clone)]
@@ -113,6 +114,16 @@ impl Server {
             state.forbidden.insert(plural.to_owned());
         } else {
             state.forbidden.remove(plural);
+        }
+    }
+
+    /// The conversion webhook of a kind goes down: lists fail that have anything to convert.
+    pub fn break_conversion(&self, plural: &str, yes: bool) {
+        let mut state = self.state.lock().unwrap();
+        if yes {
+            state.unconvertible.insert(plural.to_owned());
+        } else {
+            state.unconvertible.remove(plural);
         }
     }
 
@@ -256,6 +267,12 @@ impl State {
         }
         if !self.kinds.iter().any(|kind| kind.3 == plural) {
             return refuse(404, "NotFound");
+        }
+        let inside = |(of, there, _): &(String, String, String)| {
+            of == plural && (namespace.is_empty() || there == namespace)
+        };
+        if self.unconvertible.contains(plural) && self.objects.keys().any(inside) {
+            return refuse(500, "InternalError");
         }
         match verb {
             "WATCH" => self.watch(plural, query),

@@ -1,0 +1,147 @@
+//! What differs for clusters with an agent: the way to them. What the binding says has the same form.
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use serde_json::json;
+use windlass_api::conditions::{BindingReason, Stage, Status};
+use windlass_api::member::MemberCluster;
+use windlass_api::names;
+use windlass_api::placement::ApplyStrategyType;
+use windlass_api::scoped::Binding;
+use windlass_cluster::{ApiError, ObjectKey};
+use windlass_status::digest::Digest;
+
+use super::{Delivery, Report, parent};
+use crate::contents::Content;
+use crate::members::pull::leave::is_purged;
+use crate::pull::deliver::Delivered;
+use crate::pull::plan::{Group, Wish};
+use crate::pull::read::Reading;
+use crate::worker::Next;
+
+impl Delivery {
+    /// Has a binding's Works be as they should be, and passes on what their agent says.
+    pub(super) async fn deliver_pull(
+        &self,
+        binding: &Binding,
+        content: &Content,
+        digest: Digest,
+    ) -> Result<Next, ApiError> {
+        let cluster = &binding.spec.target_cluster;
+        let wish = wish(binding, content);
+        let report_diff = wish
+            .strategy
+            .as_ref()
+            .is_some_and(|strategy| strategy.type_ == Some(ApplyStrategyType::ReportDiff));
+        let key = ObjectKey::of(binding);
+        match self.pull.deliver(&key, cluster, &wish, report_diff).await {
+            Ok(Delivered::NotPrepared) => Ok(Next::Event),
+            Ok(Delivered::Waits(moment)) => Ok(Next::After(moment)),
+            Ok(Delivered::Told(reading)) => {
+                self.write_status(binding, Some((digest, content)), |report| {
+                    report.reading(reading);
+                })
+                .await?;
+                Ok(Next::Event)
+            }
+            Err(error @ ApiError::Rejected(_)) => {
+                let message = format!("writing the Works failed: {}", error.message());
+                self.write_status(binding, None, |report| report.sync_failed(message))
+                    .await?;
+                Ok(Next::Backoff(error.retry_after()))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a binding's Works, or lets them be where the cluster leaves, and then lets the binding go.
+    pub(super) async fn remove_pull(
+        &self,
+        binding: &Binding,
+        known: Option<&MemberCluster>,
+    ) -> Result<Next, ApiError> {
+        let cluster = &binding.spec.target_cluster;
+        let stays = known
+            .is_some_and(|known| known.metadata.deletion_timestamp.is_some() && !is_purged(known));
+        if stays && !self.members.agent_is_gone(cluster) {
+            // An agent that still works would take what it placed away with the Work.
+            let message = format!("waiting for the agent of cluster {cluster} to let go");
+            self.write_status(binding, None, |report| report.removing(message))
+                .await?;
+            return Ok(Next::Event);
+        }
+        let placement = parent(binding);
+        let key = ObjectKey::of(binding);
+        let left = self.pull.remove(&key, cluster, &placement).await?;
+        // A cluster that leaves takes the rest with its namespace.
+        let Some(first) = left.first().filter(|_| !stays) else {
+            return self.let_go(binding).await;
+        };
+        let message = format!(
+            "removing; waiting for the agent of cluster {cluster} to let go of {} Work(s), the first is {first}",
+            left.len()
+        );
+        self.write_status(binding, None, |report| report.removing(message))
+            .await?;
+        Ok(Next::Event)
+    }
+}
+
+impl Report<'_> {
+    /// What the agent reported.
+    fn reading(&mut self, reading: Reading) {
+        self.begun();
+        self.condition(
+            Stage::WorkSynchronized,
+            Status::True,
+            BindingReason::AllWorkSynced,
+            "The cluster has been told of the snapshot",
+        );
+        let some = |empty: bool| (!empty).then_some(());
+        self.status.failed_placements = some(reading.failed.is_empty()).map(|()| reading.failed);
+        self.status.drifted_placements = some(reading.drifted.is_empty()).map(|()| reading.drifted);
+        self.status.diffed_placements = some(reading.diffed.is_empty()).map(|()| reading.diffed);
+        for (stage, status, reason, message) in reading.conditions {
+            self.condition(stage, status, reason, message);
+        }
+    }
+}
+
+fn wish(binding: &Binding, content: &Content) -> Wish {
+    let spec = &binding.spec;
+    Wish {
+        namespace: names::member_namespace(&spec.target_cluster),
+        placement: content.placement.clone(),
+        binding: binding.name_any(),
+        snapshot: content.name.clone(),
+        index: content.index,
+        overrides_hash: hash(&json!(spec.resource_override_snapshots)),
+        cluster_overrides_hash: hash(&json!(spec.cluster_resource_override_snapshots)),
+        strategy: spec.apply_strategy.clone(),
+        groups: groups(content),
+    }
+}
+
+/// One per part of the snapshot.
+fn groups(content: &Content) -> Vec<Group> {
+    let mut rest = &content.manifests[..];
+    content
+        .parts
+        .iter()
+        .enumerate()
+        .map(|(part, number)| {
+            let (these, others) = rest.split_at((*number).min(rest.len()));
+            rest = others;
+            Group {
+                part,
+                envelope: None,
+                manifests: these.iter().map(Arc::clone).collect(),
+            }
+        })
+        .collect()
+}
+
+fn hash(list: &serde_json::Value) -> String {
+    Digest::of_json(list).to_string()
+}

@@ -1,0 +1,161 @@
+//! A cluster with an agent leaves (hub §6.2): the agent is told to, and lets its Works go while what they
+//! placed stays; then its namespace goes, then it.
+//!
+//! | state | what happens |
+//! |---|---|
+//! | to be purged, Works left | they are deleted, and the agent removes what they placed |
+//! | the agent has not left | it is told to, and waited for, until `--force-delete-wait-time` is over |
+//! | it has left, or is given up | Works lose their finalizers, the namespace is deleted |
+//! | the namespace is gone, bindings too | the finalizer of the cluster goes |
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt;
+use windlass_api::member::{Leaving, MemberCluster};
+use windlass_api::pull::{MembershipState, Work};
+use windlass_api::{labels, names};
+use windlass_cluster::{ApiError, ObjectKey};
+
+use super::super::Members;
+use super::super::leave::waited;
+use super::{objects, status};
+use crate::worker::Next;
+use crate::world::BY_CLUSTER;
+
+impl Members {
+    pub(super) async fn leave_pull(&self, cluster: &MemberCluster) -> Result<Next, ApiError> {
+        let name = cluster.name_any();
+        if !cluster
+            .finalizers()
+            .iter()
+            .any(|f| f == labels::MEMBER_FINALIZER)
+        {
+            return Ok(Next::Event);
+        }
+        let namespace = names::member_namespace(&name);
+        let given_up = waited(cluster) >= self.policy.force_delete_wait;
+        if !self.agent_is_gone(&name) && !given_up {
+            if is_purged(cluster) && !self.world.bindings.by_index(BY_CLUSTER, &name).is_empty() {
+                self.say(
+                    cluster,
+                    Leaving::Left,
+                    "Leaving: the cluster's agent removes what was placed there",
+                )
+                .await?;
+                return Ok(self.again(cluster));
+            }
+            self.tell_to_leave(cluster).await?;
+            let message = "Leaving: the cluster's agent lets go of what was placed there";
+            self.say(cluster, Leaving::Left, message).await?;
+            return Ok(self.again(cluster));
+        }
+        if !self.agent_is_gone(&name) && !self.has_given_up(&name) {
+            // Said first: delivery lets go of a binding only then.
+            let message = format!(
+                "Leaving without the cluster's agent, which has not answered for {} s; what was placed there, \
+                 and the AppliedWorks that own it, are left behind",
+                waited(cluster).as_secs()
+            );
+            self.say(cluster, Leaving::LeftBehind, &message).await?;
+        }
+        self.clear_namespace(&namespace).await?;
+        let bindings = self.world.bindings.by_index(BY_CLUSTER, &name);
+        for binding in &bindings {
+            self.world.queues.bindings.add(ObjectKey::of(&**binding));
+        }
+        let there = self
+            .world
+            .pull
+            .namespaces
+            .get(&ObjectKey::cluster(&namespace))
+            .is_some();
+        if there || !bindings.is_empty() {
+            return Ok(Next::After(Duration::from_secs(1)));
+        }
+        self.agents.remove(&name);
+        self.let_go(cluster).await
+    }
+
+    /// Whether nothing that was written for an agent is applied any more: it has said that it has left, or
+    /// has never joined, or what it is told is gone.
+    #[must_use]
+    pub fn agent_is_gone(&self, name: &str) -> bool {
+        match self.world.pull.agent(name) {
+            None => true,
+            Some(agent) => {
+                agent.spec.state == MembershipState::Leave
+                    && match status::has_joined(agent.status.as_ref()) {
+                        Some(joined) => !joined,
+                        None => agent.status.is_none(),
+                    }
+            }
+        }
+    }
+
+    async fn tell_to_leave(&self, cluster: &MemberCluster) -> Result<(), ApiError> {
+        let wanted = objects::internal(cluster, MembershipState::Leave);
+        let Some(live) = self.world.pull.agent(&cluster.name_any()) else {
+            return Ok(());
+        };
+        if live.spec == wanted.spec {
+            return Ok(());
+        }
+        let mut changed = (*live).clone();
+        changed.spec = wanted.spec;
+        let live = self.writer.replace(&changed).await?;
+        self.world.pull.internal.observe(live);
+        Ok(())
+    }
+
+    /// When to look again at a cluster that leaves.
+    fn again(&self, cluster: &MemberCluster) -> Next {
+        let left = self
+            .policy
+            .force_delete_wait
+            .saturating_sub(waited(cluster));
+        // A moment more than what is left: the deletion's time has whole seconds.
+        Next::After((left + Duration::from_secs(1)).min(self.probe_period(cluster)))
+    }
+
+    /// Takes the agent's finalizers off its Works, and deletes its namespace with all that is in it.
+    pub(super) async fn clear_namespace(&self, namespace: &str) -> Result<(), ApiError> {
+        let pull = &self.world.pull;
+        for work in pull.works.in_namespace(namespace) {
+            if work.finalizers().is_empty() {
+                continue;
+            }
+            let name = work.name_any();
+            // A replacement needs the whole object, and only its metadata is kept.
+            let Some(mut live) = self.writer.get::<Work>(Some(namespace), &name).await? else {
+                continue;
+            };
+            live.metadata.finalizers = None;
+            match self.writer.replace(&live).await {
+                Ok(live) => pull.works.observe(live.into()),
+                Err(ApiError::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let Some(live) = pull.namespaces.get(&ObjectKey::cluster(namespace)) else {
+            return Ok(());
+        };
+        if live.metadata.deletion_timestamp.is_some() {
+            return Ok(());
+        }
+        let object = Namespace {
+            metadata: live.metadata.clone(),
+            ..Namespace::default()
+        };
+        self.writer.delete(&object).await
+    }
+}
+
+/// Whether what was placed on a leaving cluster is removed, too.
+#[must_use]
+pub fn is_purged(cluster: &MemberCluster) -> bool {
+    cluster
+        .annotations()
+        .get(labels::PURGE)
+        .is_some_and(|value| value == "true")
+}

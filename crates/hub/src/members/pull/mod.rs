@@ -1,0 +1,257 @@
+//! Member clusters in pull mode: what an agent needs on the hub is put there, and what it reports is read.
+//!
+//! A join costs five writes of objects and one of the status: ReadyToJoin alone is written only when the
+//! agent takes its time.
+
+pub mod leave;
+pub mod objects;
+pub mod status;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::core::PartialObjectMetaExt;
+use kube::{Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use windlass_api::member::MemberCluster;
+use windlass_api::names;
+use windlass_api::pull::{InternalMemberCluster, MembershipState};
+use windlass_cluster::clock::{self, Instant};
+use windlass_cluster::{ApiError, Cache, ObjectKey};
+
+use self::status::Facts;
+use super::Members;
+use crate::observe::{Skipped, skipped};
+use crate::worker::Next;
+
+/// How long an agent may take until its cluster is said to be merely ready to join.
+const ARRIVAL: Duration = Duration::from_secs(2);
+/// Missed heartbeats after which an agent is silent.
+const MISSED: u32 = 3;
+
+/// What is kept of a cluster with an agent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Agent {
+    /// Since when the agent is waited for, if nothing was heard of it since.
+    first_seen: Instant,
+    /// Whether it has been silent for too long.
+    silent: bool,
+}
+
+impl Members {
+    /// One look at a cluster in pull mode.
+    pub(super) async fn process_pull(&self, cluster: Arc<MemberCluster>) -> Result<Next, ApiError> {
+        let name = cluster.name_any();
+        if self.disconnect(&name).is_some() {
+            self.forget_series(&name);
+        }
+        if !self.writer.gate().is_open() {
+            let (_, check) = self.listen(&name, &cluster);
+            return Ok(Next::After(check));
+        }
+        if cluster.metadata.deletion_timestamp.is_some() {
+            return self.leave_pull(&cluster).await;
+        }
+        let cluster = &*self.ensure_marks(cluster).await?;
+        let not_ready = match self.prepare(cluster).await {
+            Ok(waits) => waits,
+            Err(ApiError::Rejected(why)) => Some(format!(
+                "The hub can't prepare for the cluster's agent: {why}"
+            )),
+            Err(error) => return Err(error),
+        };
+        let (silent, check) = self.listen(&name, cluster);
+        let internal = self.world.pull.agent(&name);
+        let report = internal.as_deref().and_then(|agent| agent.status.as_ref());
+        let agent = self.agent(&name);
+        let waited = clock::monotonic().saturating_duration_since(agent.first_seen);
+        if report.is_none() && not_ready.is_none() && waited < ARRIVAL && cluster.status.is_none() {
+            return Ok(Next::After(ARRIVAL.saturating_sub(waited)));
+        }
+        let retry = not_ready.is_some();
+        let facts = Facts {
+            report,
+            not_ready,
+            heard: self.world.pull.heard(&name).map(|heard| heard.time),
+            silent,
+            heartbeat_every: self.heartbeat_every(cluster),
+        };
+        match status::desired(cluster, &facts, clock::now()) {
+            Some(status) => {
+                self.put_status(cluster, status).await?;
+            }
+            None => skipped(Skipped::Cluster),
+        }
+        Ok(if retry {
+            Next::Backoff(None)
+        } else {
+            Next::After(check)
+        })
+    }
+
+    /// Puts everything there that the agent needs. None when it is; otherwise what that waits for.
+    async fn prepare(&self, cluster: &MemberCluster) -> Result<Option<String>, ApiError> {
+        let name = cluster.name_any();
+        let pull = &self.world.pull;
+        let namespace = names::member_namespace(&name);
+        if let Some(live) = pull.namespaces.get(&ObjectKey::cluster(&namespace))
+            && live.metadata.deletion_timestamp.is_some()
+        {
+            return Ok(Some(format!(
+                "Namespace {namespace} of an earlier cluster is still being deleted"
+            )));
+        }
+        self.ensure_namespace(cluster).await?;
+        self.ensure(
+            &pull.roles,
+            objects::role(cluster),
+            |live, wanted: &Role| {
+                std::mem::replace(&mut live.rules, wanted.rules.clone()) != wanted.rules
+            },
+        )
+        .await?;
+        let subjects = |live: &mut RoleBinding, wanted: &RoleBinding| {
+            std::mem::replace(&mut live.subjects, wanted.subjects.clone()) != wanted.subjects
+        };
+        self.ensure(
+            &pull.role_bindings,
+            objects::role_binding(cluster),
+            subjects,
+        )
+        .await?;
+        if pull.has_guard_rails() {
+            self.ensure(&pull.role_bindings, objects::bypass(cluster), subjects)
+                .await?;
+        }
+        let known = pull.agent(&name).is_some();
+        self.ensure(
+            &pull.internal,
+            objects::internal(cluster, MembershipState::Join),
+            |live, wanted: &InternalMemberCluster| {
+                std::mem::replace(&mut live.spec, wanted.spec.clone()) != wanted.spec
+            },
+        )
+        .await?;
+        if !known {
+            // Works can be written from now on.
+            self.wake(&name);
+        }
+        Ok(None)
+    }
+
+    async fn ensure_namespace(&self, cluster: &MemberCluster) -> Result<(), ApiError> {
+        let cache = &self.world.pull.namespaces;
+        let wanted = objects::namespace(cluster);
+        if let Some(live) = cache.get(&ObjectKey::of(&wanted))
+            && objects::is_marked(&live.metadata, &wanted.metadata)
+        {
+            return Ok(());
+        }
+        let live = match self.writer.create(&wanted).await {
+            Err(ApiError::AlreadyExists(_)) => {
+                let name = wanted.name_any();
+                let found = self.writer.get::<Namespace>(None, &name).await?;
+                let Some(mut live) = found else {
+                    return Err(ApiError::transient("the namespace has just gone"));
+                };
+                objects::mark(&mut live.metadata, &wanted.metadata);
+                self.writer.replace(&live).await?
+            }
+            other => other?,
+        };
+        cache.observe(live.metadata.into_response_partial());
+        Ok(())
+    }
+
+    /// Creates an object, or brings it up to date; `edit` does and tells whether that changes anything.
+    async fn ensure<K>(
+        &self,
+        cache: &Cache<K>,
+        wanted: K,
+        edit: impl Fn(&mut K, &K) -> bool,
+    ) -> Result<(), ApiError>
+    where
+        K: Resource<DynamicType = ()>
+            + Serialize
+            + DeserializeOwned
+            + Clone
+            + std::fmt::Debug
+            + Send
+            + Sync
+            + 'static,
+    {
+        let mut live = match cache.get(&ObjectKey::of(&wanted)) {
+            Some(live) => live,
+            None => match self.writer.create(&wanted).await {
+                Err(ApiError::AlreadyExists(_)) => {
+                    let namespace = wanted.namespace();
+                    let found = self
+                        .writer
+                        .get::<K>(namespace.as_deref(), &wanted.name_any())
+                        .await?;
+                    Arc::new(found.ok_or_else(|| ApiError::transient("it has just gone"))?)
+                }
+                Ok(live) => {
+                    cache.observe(live);
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        let next = Arc::make_mut(&mut live);
+        let marked = objects::is_marked(next.meta(), wanted.meta());
+        if !marked {
+            objects::mark(next.meta_mut(), wanted.meta());
+        }
+        if edit(next, &wanted) || !marked {
+            let live = self.writer.replace(next).await?;
+            cache.observe(live);
+        }
+        Ok(())
+    }
+
+    fn agent(&self, name: &str) -> Agent {
+        *self.agents.entry(name.to_owned()).or_insert_with(|| Agent {
+            first_seen: clock::monotonic(),
+            silent: false,
+        })
+    }
+
+    /// Whether an agent has been silent for too long, and for how long; and when to ask again.
+    fn listen(&self, name: &str, cluster: &MemberCluster) -> (Option<Duration>, Duration) {
+        let agent = self.agent(name);
+        let since = self
+            .world
+            .pull
+            .heard(name)
+            .map_or(agent.first_seen, |heard| heard.at);
+        let quiet = clock::monotonic().saturating_duration_since(since);
+        let period = Duration::from_secs(objects::period(cluster).unsigned_abs().into());
+        let limit = self.policy.unhealthy_threshold.max(period * MISSED);
+        let silent = quiet >= limit;
+        if silent != agent.silent {
+            if let Some(mut entry) = self.agents.get_mut(name) {
+                entry.silent = silent;
+            }
+            self.wake(name);
+        }
+        self.healthy
+            .with_label_values(&[name])
+            .set(i64::from(!silent));
+        let check = if silent {
+            period
+        } else {
+            limit.saturating_sub(quiet)
+        };
+        // A moment more, so that the limit is over by then.
+        (silent.then_some(quiet), check + Duration::from_millis(10))
+    }
+
+    /// Whether a cluster's agent has stopped reporting.
+    pub(super) fn is_silent(&self, name: &str) -> bool {
+        self.agents.get(name).is_some_and(|agent| agent.silent)
+    }
+}

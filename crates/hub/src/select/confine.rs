@@ -1,0 +1,311 @@
+//! What a namespaced placement may carry, and what a namespaced override may change (design §6, I10).
+//!
+//! Who may write in one namespace of the hub has passed the hub's checks for what he wrote there; the hub
+//! then applies it with rights of its own, on clusters where he may have none. So nothing outside of the
+//! namespace goes along; and what gives rights (Role, RoleBinding), or changes what Pods may do after it was
+//! checked, goes along only when an administrator says so, by `--allowed-in-namespaced-placements`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::core::GroupVersionKind;
+use serde_json::Value;
+
+/// What an administrator may allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Privilege {
+    /// Roles and RoleBindings, and changes of who has which rights.
+    Rbac,
+    /// Changes of what Pods may do on their node.
+    PodSecurity,
+}
+
+impl Privilege {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Rbac, Self::PodSecurity];
+
+    /// The word in the flag.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rbac => "rbac",
+            Self::PodSecurity => "pod-security",
+        }
+    }
+}
+
+/// Why something is refused; the text says what a person can do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Not of this namespace.
+    #[error(
+        "{what} is not in namespace {namespace}; a ResourcePlacement places what lives in its own namespace only"
+    )]
+    Outside {
+        /// The object.
+        what: String,
+        /// The placement's namespace.
+        namespace: String,
+    },
+    /// It gives rights.
+    #[error(
+        "{what} gives rights, which a ResourcePlacement may not; place it with a ClusterResourcePlacement, or \
+         have an administrator run the hub with --allowed-in-namespaced-placements={}",
+        Privilege::Rbac.as_str()
+    )]
+    Rights {
+        /// The object.
+        what: String,
+    },
+    /// A change of something that only an administrator may allow to change.
+    #[error(
+        "{field} of {what} may not be changed by a namespaced override; an administrator can allow it with \
+         --allowed-in-namespaced-placements={}",
+        .needs.as_str()
+    )]
+    Change {
+        /// The object.
+        what: String,
+        /// The field.
+        field: String,
+        /// What would allow it.
+        needs: Privilege,
+    },
+    /// Another object came out.
+    #[error("a patch may not change which object it is about, and makes {after} of {before}")]
+    Identity {
+        /// The object as it was.
+        before: String,
+        /// What came out.
+        after: String,
+    },
+}
+
+/// The flag can't be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("--allowed-in-namespaced-placements: {0:?} is neither rbac nor pod-security")]
+pub struct PrivilegeError(String);
+
+/// See the module. The default allows nothing that has to be allowed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Confinement {
+    allowed: BTreeSet<Privilege>,
+}
+
+/// API groups whose namespaced kinds give rights.
+const RIGHTS: [&str; 2] = ["rbac.authorization.k8s.io", "authorization.openshift.io"];
+/// Fields of those kinds that say who has which rights.
+const RIGHTS_FIELDS: [&str; 6] = [
+    "roleRef",
+    "subjects",
+    "rules",
+    "aggregationRule",
+    "userNames",
+    "groupNames",
+];
+/// Fields that say what a Pod may do on its node (the Pod Security Standards), wherever a template has them.
+const POD_SECURITY: [&str; 7] = [
+    "securityContext",
+    "hostNetwork",
+    "hostPID",
+    "hostIPC",
+    "hostUsers",
+    "hostPort",
+    "hostPath",
+];
+/// Fields of ConfigMaps and Secrets, whose keys are anybody's.
+const CONTENT: [&str; 3] = ["data", "binaryData", "stringData"];
+/// Beginnings of labels and annotations that say so.
+const POD_SECURITY_KEYS: [&str; 3] = [
+    "pod-security.kubernetes.io/",
+    "container.apparmor.security.beta.kubernetes.io/",
+    "seccomp.security.alpha.kubernetes.io/",
+];
+
+impl Confinement {
+    /// Reads the value of `--allowed-in-namespaced-placements`: words separated by commas or semicolons.
+    ///
+    /// # Errors
+    /// For a word that means nothing.
+    pub fn new(list: &str) -> Result<Self, PrivilegeError> {
+        let words = list.split([',', ';']).map(str::trim);
+        let allowed = words
+            .filter(|word| !word.is_empty())
+            .map(|word| {
+                let known = Privilege::ALL.into_iter().find(|p| p.as_str() == word);
+                known.ok_or_else(|| PrivilegeError(word.to_owned()))
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self { allowed })
+    }
+
+    /// Whether a namespaced placement may select objects of a kind. Whether the kind lives in namespaces at
+    /// all, discovery knows.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn kind(&self, kind: &GroupVersionKind) -> Result<(), Refusal> {
+        if RIGHTS.contains(&kind.group.as_str()) && !self.allowed.contains(&Privilege::Rbac) {
+            return Err(Refusal::Rights {
+                what: kind.kind.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether a placement of that namespace may carry an object, selected, in an envelope, or as it comes
+    /// out of overrides. That a kind is cluster-scoped is known on the cluster: there an object of such a
+    /// kind that names a namespace is refused.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn object(&self, namespace: &str, object: &Value) -> Result<(), Refusal> {
+        let what = || name_of(object);
+        let is_namespace = kind_of(object) == ("", "Namespace");
+        if text(object, "/metadata/namespace") != namespace || namespace.is_empty() || is_namespace
+        {
+            return Err(Refusal::Outside {
+                what: what(),
+                namespace: namespace.to_owned(),
+            });
+        }
+        let (group, _) = kind_of(object);
+        if RIGHTS.contains(&group) && !self.allowed.contains(&Privilege::Rbac) {
+            return Err(Refusal::Rights { what: what() });
+        }
+        Ok(())
+    }
+
+    /// Whether a namespaced override may have a patch at a path (RFC 6901): what can be said before it is
+    /// applied. What it really changes, [`Self::change`] tells.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn path(&self, what: &str, path: &str) -> Result<(), Refusal> {
+        let segments = path.split('/').skip(1);
+        if segments
+            .clone()
+            .next()
+            .is_some_and(|first| CONTENT.contains(&first))
+        {
+            return Ok(());
+        }
+        for (depth, segment) in segments.enumerate() {
+            let field = segment.replace("~1", "/").replace("~0", "~");
+            let needs = if depth == 0 && RIGHTS_FIELDS[..2].contains(&field.as_str()) {
+                Privilege::Rbac
+            } else if is_pod_security(&field) {
+                Privilege::PodSecurity
+            } else {
+                continue;
+            };
+            self.require(needs, what, &field)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a namespaced override may make `after` of `before`, whatever paths it took.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn change(&self, before: &Value, after: &Value) -> Result<(), Refusal> {
+        let identity = |object| {
+            let (group, kind) = kind_of(object);
+            let namespace = text(object, "/metadata/namespace");
+            let name = text(object, "/metadata/name");
+            (group, kind, namespace, name)
+        };
+        if identity(before) != identity(after) {
+            return Err(Refusal::Identity {
+                before: name_of(before),
+                after: name_of(after),
+            });
+        }
+        let what = name_of(before);
+        if RIGHTS.contains(&kind_of(before).0) {
+            for field in RIGHTS_FIELDS {
+                if before.get(field) != after.get(field) {
+                    self.require(Privilege::Rbac, &what, field)?;
+                }
+            }
+        }
+        let (was, is) = (settings(before), settings(after));
+        for field in was.keys().chain(is.keys()) {
+            if was.get(field) != is.get(field) {
+                self.require(Privilege::PodSecurity, &what, field)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn require(&self, needs: Privilege, what: &str, field: &str) -> Result<(), Refusal> {
+        if self.allowed.contains(&needs) {
+            return Ok(());
+        }
+        Err(Refusal::Change {
+            what: what.to_owned(),
+            field: field.to_owned(),
+            needs,
+        })
+    }
+}
+
+fn is_pod_security(field: &str) -> bool {
+    POD_SECURITY.contains(&field) || POD_SECURITY_KEYS.iter().any(|key| field.starts_with(key))
+}
+
+/// The pod security settings of an object, by path. Places in lists are left out of the path, so that
+/// another container beside one changes nothing of it; what stands in a list several times is sorted.
+fn settings(object: &Value) -> BTreeMap<String, Vec<String>> {
+    let mut found = BTreeMap::new();
+    collect(object, "", &mut found);
+    for values in found.values_mut() {
+        values.sort();
+    }
+    found
+}
+
+fn collect(node: &Value, path: &str, found: &mut BTreeMap<String, Vec<String>>) {
+    match node {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                if path.is_empty() && CONTENT.contains(&name.as_str()) {
+                    continue;
+                }
+                let path = format!("{path}/{name}");
+                if is_pod_security(name) {
+                    found.entry(path).or_default().push(value.to_string());
+                } else {
+                    collect(value, &path, found);
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect(item, path, found)),
+        _ => {}
+    }
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// API group and kind.
+fn kind_of(object: &Value) -> (&str, &str) {
+    let group = text(object, "/apiVersion")
+        .split_once('/')
+        .map_or("", |(group, _)| group);
+    (group, text(object, "/kind"))
+}
+
+fn name_of(object: &Value) -> String {
+    let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
+    match text(object, "/metadata/namespace") {
+        "" => format!("{kind} {name}"),
+        namespace => format!("{kind} {namespace}/{name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
