@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Crates that decide, and nothing else.
-const PURE: [&str; 5] = [
+const PURE: [&str; 6] = [
     "windlass-api",
     "windlass-status",
     "windlass-aggregator",
     "windlass-scheduler",
     "windlass-rollout",
+    "windlass-render",
 ];
 
 /// What a pure crate must not reach, not even through another crate.

@@ -6,6 +6,7 @@
 
 mod admit;
 mod checks;
+mod envelope;
 mod normalise;
 mod rules;
 mod twin;
@@ -18,11 +19,15 @@ pub use self::admit::{Admitted, admit};
 use self::twin::Twin;
 use crate::binding::ClusterResourceBinding;
 use crate::member::MemberCluster;
+use crate::overrides::{
+    ClusterResourceOverride, ClusterResourceOverrideSnapshot, ResourceOverride,
+    ResourceOverrideSnapshot,
+};
 use crate::placement::ClusterResourcePlacement;
 use crate::pull::{InternalMemberCluster, Work};
 use crate::snapshot::{ClusterResourceSnapshot, ClusterSchedulingPolicySnapshot};
 use crate::work::AppliedWork;
-use crate::{SERVED_VERSIONS, STORAGE_VERSION};
+use crate::{SERVED_VERSIONS, SERVED_VERSIONS_OF_OVERRIDES, STORAGE_VERSION};
 
 /// Every CRD of the API as JSON, in a fixed order.
 ///
@@ -52,6 +57,8 @@ pub fn hub_crds() -> Result<Vec<Value>, serde_json::Error> {
     .map(finished)
     .collect::<Result<Vec<_>, _>>()?;
     crds.extend(namespaced()?);
+    crds.extend(overrides()?);
+    crds.extend(envelope::crds());
     Ok(crds)
 }
 
@@ -61,6 +68,18 @@ pub fn hub_crds() -> Result<Vec<Value>, serde_json::Error> {
 /// As [`all_crds`].
 pub fn applied_work() -> Result<Value, serde_json::Error> {
     finished(AppliedWork::crd())
+}
+
+fn overrides() -> Result<Vec<Value>, serde_json::Error> {
+    [
+        ClusterResourceOverride::crd(),
+        ResourceOverride::crd(),
+        ClusterResourceOverrideSnapshot::crd(),
+        ResourceOverrideSnapshot::crd(),
+    ]
+    .into_iter()
+    .map(|crd| finished_in(serde_json::to_value(crd)?, &SERVED_VERSIONS_OF_OVERRIDES))
+    .collect()
 }
 
 /// The kinds that live in a namespace and have the schema of a cluster-scoped one (API §1.1).

@@ -8,6 +8,10 @@ pub const IS_LATEST_SNAPSHOT: &str = "kubernetes-fleet.io/is-latest-snapshot";
 pub const POLICY_INDEX: &str = "kubernetes-fleet.io/policy-index";
 /// Index of a resource snapshot.
 pub const RESOURCE_INDEX: &str = "kubernetes-fleet.io/resource-index";
+/// Index of an override snapshot.
+pub const OVERRIDE_INDEX: &str = "kubernetes-fleet.io/override-index";
+/// Name of the override that a snapshot is of.
+pub const PARENT_OVERRIDE: &str = "kubernetes-fleet.io/parent-resource-override";
 /// A MemberCluster's own name.
 pub const MEMBER_NAME: &str = "kubernetes-fleet.io/member-name";
 /// Marks objects that the hub made for itself.
@@ -91,5 +95,7 @@ pub const SCHEDULER_BINDING_FINALIZER: &str = "kubernetes-fleet.io/scheduler-crb
 pub const WORK_FINALIZER: &str = "kubernetes-fleet.io/work-cleanup";
 /// On a MemberCluster, written by other implementations: its ClusterProfile is removed first.
 pub const PROFILE_FINALIZER: &str = "kubernetes-fleet.io/cluster-profile-cleanup";
+/// On an override: its snapshots are cleaned up first.
+pub const OVERRIDE_FINALIZER: &str = "kubernetes-fleet.io/override-cleanup";
 /// On a MemberCluster: it leaves in order.
 pub const MEMBER_FINALIZER: &str = "kubernetes-fleet.io/membercluster-finalizer";

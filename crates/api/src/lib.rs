@@ -21,6 +21,7 @@ pub mod crd;
 pub mod labels;
 pub mod member;
 pub mod names;
+pub mod overrides;
 pub mod placement;
 pub mod profile;
 pub mod pull;
@@ -40,3 +41,5 @@ pub const CLUSTER_GROUP: &str = "cluster.kubernetes-fleet.io";
 pub const STORAGE_VERSION: &str = "v1beta1";
 /// Every served version; the first is the one that discovery prefers.
 pub const SERVED_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+/// Those of overrides and their snapshots: many a manifest that people have still says v1alpha1 (API §1.1).
+pub const SERVED_VERSIONS_OF_OVERRIDES: [&str; 3] = ["v1", "v1alpha1", "v1beta1"];

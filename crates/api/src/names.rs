@@ -24,6 +24,12 @@ pub fn sub_snapshot(placement: &str, index: u64, sub: u64) -> String {
     format!("{placement}-{index}-{sub}")
 }
 
+/// Name of a snapshot of an override.
+#[must_use]
+pub fn override_snapshot(of: &str, index: u64) -> String {
+    format!("{of}-{index}")
+}
+
 /// Name of a binding: placement cut to 26, cluster to 27 characters, and `suffix`, 8 characters that
 /// make it unique. The suffix is derived from the full names, so that a second create of the same
 /// binding meets the first.

@@ -28,6 +28,25 @@ impl JsonSchema for RawObject {
     }
 }
 
+/// A JSON value of any type.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Default)]
+#[serde(transparent)]
+pub struct RawValue(pub serde_json::Value);
+
+impl JsonSchema for RawValue {
+    fn schema_name() -> Cow<'static, str> {
+        "RawValue".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "x-kubernetes-preserve-unknown-fields": true })
+    }
+}
+
 /// Go's `int` has no format in a schema, Rust's integers all have one.
 pub(crate) fn plain_integer(schema: &mut Schema) {
     schema.remove("format");

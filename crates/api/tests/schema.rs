@@ -72,6 +72,7 @@ fn describe(node: &Value, words: &mut BTreeSet<String>) -> String {
             format!("map-{}", describe(&node["additionalProperties"], words))
         }
         Some(name) => name.to_owned(),
+        None if node["x-kubernetes-preserve-unknown-fields"] == true => "any".to_owned(),
         None => panic!("no type: {node}"),
     };
     let text = |value: &Value| {
@@ -85,6 +86,8 @@ fn describe(node: &Value, words: &mut BTreeSet<String>) -> String {
         ("maximum", "max"),
         ("minItems", "minItems"),
         ("maxItems", "maxItems"),
+        ("minProperties", "minProperties"),
+        ("maxProperties", "maxProperties"),
         ("minLength", "minLength"),
         ("maxLength", "maxLength"),
         ("format", "format"),
@@ -275,6 +278,15 @@ fn every_extension_is_documented_and_optional() {
     }
 }
 
+/// API §1.1, §1.2.
+fn served(kind: &str) -> &'static [&'static str] {
+    match kind {
+        _ if kind.contains("Override") => &["v1", "v1alpha1", "v1beta1"],
+        _ if kind.contains("Envelope") || ONE_VERSION.contains(&kind) => &["v1beta1"],
+        _ => &["v1", "v1beta1"],
+    }
+}
+
 #[test]
 fn both_versions_are_served_with_one_schema() {
     for (kind, crd) in crds() {
@@ -283,22 +295,19 @@ fn both_versions_are_served_with_one_schema() {
             .iter()
             .map(|version| version["name"].as_str().unwrap())
             .collect();
-        let storage: Vec<&Value> = versions.iter().map(|version| &version["storage"]).collect();
-        if ONE_VERSION.contains(&kind.as_str()) {
-            assert_eq!(
-                (names, storage),
-                (vec!["v1beta1"], vec![&true.into()]),
-                "{kind}"
-            );
-        } else {
-            assert_eq!(names, ["v1", "v1beta1"], "{kind}");
-            assert_eq!(storage, [false, true], "{kind}");
-        }
+        assert_eq!(names, served(&kind), "{kind}");
+        let stored: Vec<&str> = versions
+            .iter()
+            .filter(|version| version["storage"] == true)
+            .map(|version| version["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(stored, ["v1beta1"], "{kind}");
         for version in versions {
             assert_eq!(version["served"], true, "{kind}");
+            let without_status = kind.contains("Override") || kind.contains("Envelope");
             assert_eq!(
-                version["subresources"],
-                serde_json::json!({ "status": {} }),
+                version.pointer("/subresources/status").is_some(),
+                !without_status,
                 "{kind}"
             );
             for part in ["schema", "additionalPrinterColumns"] {
@@ -397,6 +406,48 @@ fn names() {
             Some("rb"),
             ["fleet", "fleet-placement"],
         ),
+        (
+            "ClusterResourceOverride",
+            "placement",
+            "clusterresourceoverrides",
+            None,
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "ResourceOverride",
+            "placement",
+            "resourceoverrides",
+            None,
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "ClusterResourceOverrideSnapshot",
+            "placement",
+            "clusterresourceoverridesnapshots",
+            None,
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "ResourceOverrideSnapshot",
+            "placement",
+            "resourceoverridesnapshots",
+            None,
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "ClusterResourceEnvelope",
+            "placement",
+            "clusterresourceenvelopes",
+            None,
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "ResourceEnvelope",
+            "placement",
+            "resourceenvelopes",
+            None,
+            ["fleet", "fleet-placement"],
+        ),
     ] {
         let spec = &crds[kind]["spec"];
         assert_eq!(
@@ -404,7 +455,7 @@ fn names() {
             format!("{group}.kubernetes-fleet.io"),
             "{kind}"
         );
-        let scope = if NAMESPACED.contains(&kind) {
+        let scope = if NAMESPACED.contains(&kind) || NAMESPACED_OVERRIDES.contains(&kind) {
             "Namespaced"
         } else {
             "Cluster"
@@ -430,7 +481,7 @@ fn names() {
         let about = schema(&crds[kind])["description"].as_str().unwrap();
         assert!(about.starts_with(kind), "{kind} is described as {about}");
     }
-    assert_eq!(crds.len(), 12);
+    assert_eq!(crds.len(), 18);
 }
 
 /// Kinds that live in a namespace (API §1.1).
@@ -443,8 +494,15 @@ const NAMESPACED: [&str; 6] = [
     "ResourceBinding",
 ];
 
+/// Kinds of a namespace that have a schema of their own.
+const NAMESPACED_OVERRIDES: [&str; 3] = [
+    "ResourceOverride",
+    "ResourceOverrideSnapshot",
+    "ResourceEnvelope",
+];
+
 /// API §1.3: name, type, priority, path. `C(x)` and `G(x)` as there.
-const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 8] = [
+const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 14] = [
     (
         "MemberCluster",
         &[
@@ -549,6 +607,12 @@ const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 8] = [
     ),
     ("Work", &[]),
     ("AppliedWork", &[]),
+    ("ClusterResourceOverride", &[]),
+    ("ResourceOverride", &[]),
+    ("ClusterResourceOverrideSnapshot", &[]),
+    ("ResourceOverrideSnapshot", &[]),
+    ("ClusterResourceEnvelope", &[]),
+    ("ResourceEnvelope", &[]),
 ];
 
 const SNAPSHOT_COLUMNS: &[(&str, &str, i64, &str)] = &[
@@ -656,11 +720,36 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
             "SchedulingPolicySnapshot.spec.policy.tolerations[]".to_owned(),
             2,
         ),
+        ("ClusterResourceOverride".to_owned(), 2), // O1, §6.4
+        ("ResourceOverride".to_owned(), 1),        // §6.4
+        ("ClusterResourceOverride.spec".to_owned(), 1), // O2
+        ("ResourceOverride.spec".to_owned(), 1),   // O2
+        (
+            "ClusterResourceOverrideSnapshot.spec.overrideSpec".to_owned(),
+            1,
+        ), // O2
+        ("ResourceOverrideSnapshot.spec.overrideSpec".to_owned(), 1), // O2
+        (
+            "ClusterResourceOverride.spec.clusterResourceSelectors[]".to_owned(),
+            1,
+        ),
+        ("ResourceOverride.spec.resourceSelectors[]".to_owned(), 1),
     ]
     .into();
     expected.extend(placement_rules("ClusterResourcePlacement", 8));
     // Without P2 and P3.
     expected.extend(placement_rules("ResourcePlacement", 6));
+    // §6.4
+    let rules = "spec.policy.overrideRules[]";
+    for kind in ["ClusterResourceOverride", "ResourceOverride"] {
+        for (at, number) in [
+            ("", 1),
+            (".clusterSelector.clusterSelectorTerms[]", 1),
+            (".jsonPatchOverrides[]", 3),
+        ] {
+            expected.insert(format!("{kind}.{rules}{at}"), number);
+        }
+    }
     let counts: BTreeMap<String, usize> = found
         .iter()
         .map(|(path, rules)| (path.clone(), rules.len()))
@@ -670,6 +759,11 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
         for message in rules {
             let names = [
                 "policy",
+                "placement",
+                "overrideRules",
+                "clusterSelectorTerms",
+                "clusterResourceSelectors",
+                "path of a JSON patch",
                 "statusReportingScope",
                 "resourceSelector",
                 "name",

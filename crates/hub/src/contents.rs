@@ -10,6 +10,7 @@ use windlass_cluster::{ApiError, ObjectKey};
 use windlass_member::manifest::Manifest;
 
 use crate::placement::snapshots::SnapshotMeta;
+use crate::render;
 use crate::scoped::api_in;
 use crate::world::{World, placement_of};
 
@@ -24,20 +25,19 @@ pub struct Content {
     pub index: u64,
     /// Hash of the content.
     pub hash: String,
-    /// Every manifest, in order. One that can't be read stands there as its error.
+    /// Every manifest, in order, envelopes opened. One that can't be read stands there as its error.
     pub manifests: Arc<[Arc<Manifest>]>,
-    /// How many of them each part of the group holds, in order.
-    pub parts: Vec<usize>,
+    /// The objects that were selected, envelopes as themselves.
+    pub selected: Vec<ResourceIdentifier>,
+    /// What is wrong with envelopes; then nothing is placed.
+    pub problems: Vec<String>,
 }
 
 impl Content {
     /// The objects that the snapshot holds.
     #[must_use]
     pub fn identifiers(&self) -> Vec<ResourceIdentifier> {
-        self.manifests
-            .iter()
-            .map(|manifest| identifier(manifest))
-            .collect()
+        self.selected.clone()
     }
 }
 
@@ -103,27 +103,24 @@ impl Contents {
         else {
             return Ok(None);
         };
-        let mut manifests = Vec::new();
-        let mut parts = Vec::new();
-        for part in group.master.iter().chain(group.parts.values()) {
+        let mut objects = Vec::new();
+        let mut part_of = Vec::new();
+        for (number, part) in group.master.iter().chain(group.parts.values()).enumerate() {
             let Some(part) = self.fetch(part).await? else {
                 return Ok(None);
             };
-            parts.push(part.spec.selected_resources.len());
-            manifests.extend(
-                part.spec
-                    .selected_resources
-                    .into_iter()
-                    .map(|raw| Arc::new(Manifest::of_snapshot(raw.0))),
-            );
+            part_of.extend(part.spec.selected_resources.iter().map(|_| number));
+            objects.extend(part.spec.selected_resources.into_iter().map(|raw| raw.0));
         }
+        let opened = render::open(objects, &part_of);
         let content = Arc::new(Content {
             placement: placement.clone(),
             name: master.name.clone(),
             index,
             hash: group.hash().unwrap_or_default().to_owned(),
-            manifests: manifests.into(),
-            parts,
+            manifests: opened.manifests,
+            selected: opened.selected,
+            problems: opened.problems,
         });
         self.keep(&placement, &uid, &content);
         Ok(Some(content))

@@ -17,7 +17,9 @@ use windlass_api::conditions::{BindingReason, Stage, Status};
 use windlass_api::scoped::Binding;
 use windlass_api::{Condition, labels, names};
 use windlass_cluster::{ApiError, ObjectKey, Writer, clock};
+use windlass_member::manifest::Manifest;
 use windlass_member::{Desired, Outcome, Removal, RemovalMode, report};
+use windlass_render::Privileged;
 use windlass_status::conditions::NewCondition;
 use windlass_status::digest::{BindingInputs, Digest, binding_digest};
 
@@ -25,8 +27,11 @@ use crate::contents::{Content, Contents};
 use crate::lanes::Lanes;
 use crate::members::{Members, is_push};
 use crate::observe::{Skipped, log_binding, skipped};
+use crate::overrides::named_by;
+use crate::overrides::resolve::effects_of;
 use crate::pull::deliver::Pull;
 use crate::removal;
+use crate::render::{self, Refusal};
 use crate::worker::{Next, work};
 use crate::works;
 use crate::world::{World, placement_of};
@@ -121,19 +126,57 @@ impl Delivery {
                 .await?;
             return Ok(Next::Event);
         }
-        let digest = desired_digest(&binding, &content.hash);
+        let overridden = self.overridden(&binding, &content);
+        let digest = desired_digest(&binding, &content.hash, &overridden.effects);
+        let manifests = match overridden.manifests {
+            Ok(manifests) => manifests,
+            Err(refusal) => return self.refused(&binding, digest, &content, refusal).await,
+        };
         let Some(member) = member else {
-            return self.deliver_pull(&binding, &content, digest).await;
+            return self
+                .deliver_pull(&binding, &content, &manifests, digest)
+                .await;
         };
         let desired = Desired {
             work_name: works::name_of(&placement),
             work_namespace: names::member_namespace(cluster),
             digest,
             strategy: binding.spec.apply_strategy.clone().unwrap_or_default(),
-            manifests: Arc::clone(&content.manifests),
+            manifests,
         };
         let outcome = member.deliver(&desired).await;
         self.report(&binding, &content, digest, &outcome).await
+    }
+
+    /// What the overrides that a binding names make of a snapshot.
+    fn overridden(&self, binding: &Binding, content: &Content) -> Overridden {
+        let versions = self.world.overrides.versions_of(&binding.spec);
+        let cluster = &binding.spec.target_cluster;
+        let known = self.world.clusters.get(&ObjectKey::cluster(cluster));
+        let none = BTreeMap::new();
+        let labels = known.as_deref().map_or(&none, ResourceExt::labels);
+        Overridden {
+            effects: effects_of(&content.placement, &versions, cluster, labels),
+            manifests: render::manifests(content, &versions, cluster, labels, Privileged::Refused),
+        }
+    }
+
+    /// Nothing is sent: what runs on the cluster stays as it is.
+    async fn refused(
+        &self,
+        binding: &Binding,
+        digest: Digest,
+        content: &Content,
+        refusal: Refusal,
+    ) -> Result<Next, ApiError> {
+        self.write_status(binding, Some((digest, content)), |report| match refusal {
+            Refusal::Override(why) => report.override_failed(&why),
+            Refusal::Content(why) => {
+                report.sync_failed(format!("{why}; nothing was changed on the cluster"))
+            }
+        })
+        .await?;
+        Ok(Next::Event)
     }
 
     async fn report(
@@ -291,23 +334,27 @@ fn parent(binding: &Binding) -> ObjectKey {
     placement_of(binding).unwrap_or_else(|| ObjectKey::cluster(""))
 }
 
-/// Digest of what a binding asks for, given the hash of the snapshot that it names.
+/// A snapshot as one cluster gets it.
+struct Overridden {
+    effects: BTreeMap<String, String>,
+    manifests: Result<Arc<[Arc<Manifest>]>, Refusal>,
+}
+
+/// Digest of what a binding asks for, given the hash of the snapshot that it names, and what the override
+/// snapshots that it names do on its cluster. Their names don't count: a new version that does the same
+/// there asks for the same.
 #[must_use]
-pub fn desired_digest(binding: &Binding, snapshot_hash: &str) -> Digest {
+pub fn desired_digest(
+    binding: &Binding,
+    snapshot_hash: &str,
+    effects: &BTreeMap<String, String>,
+) -> Digest {
     binding_digest(&BindingInputs {
         snapshot_hash,
-        resource_overrides: binding
-            .spec
-            .resource_override_snapshots
-            .as_deref()
-            .unwrap_or_default(),
-        cluster_resource_overrides: binding
-            .spec
-            .cluster_resource_override_snapshots
-            .as_deref()
-            .unwrap_or_default(),
+        resource_overrides: &[],
+        cluster_resource_overrides: &[],
         apply_strategy: binding.spec.apply_strategy.as_ref(),
-        variables: &BTreeMap::new(),
+        variables: effects,
     })
 }
 
@@ -338,8 +385,24 @@ impl Report<'_> {
         self.status.conditions.get_or_insert_default().push(built);
     }
 
-    /// RolloutStarted follows from the spec; overrides are for a later stage of the project.
+    /// RolloutStarted and Overridden follow from the spec.
     fn begun(&mut self) {
+        self.started();
+        let overrides = named_by(&self.binding.spec).len();
+        let (reason, message) = match overrides {
+            0 => (
+                BindingReason::NoOverrideSpecified,
+                "No override rules are configured for the selected resources".to_owned(),
+            ),
+            number => (
+                BindingReason::OverriddenSucceeded,
+                format!("{number} override(s) are worked in"),
+            ),
+        };
+        self.condition(Stage::Overridden, Status::True, reason, message);
+    }
+
+    fn started(&mut self) {
         self.condition(
             Stage::RolloutStarted,
             Status::True,
@@ -349,12 +412,31 @@ impl Report<'_> {
                 self.binding.spec.resource_snapshot_name
             ),
         );
+    }
+
+    /// The cluster is left as it is. That it was available is still worth something to the rollout.
+    fn override_failed(&mut self, why: &str) {
+        self.started();
+        let message = format!("{why}; nothing was changed on the cluster");
         self.condition(
             Stage::Overridden,
-            Status::True,
-            BindingReason::NoOverrideSpecified,
-            "No override rules are configured for the selected resources",
+            Status::False,
+            BindingReason::OverriddenFailed,
+            message,
         );
+        let before = self
+            .binding
+            .status
+            .as_ref()
+            .and_then(|s| s.conditions.as_ref());
+        let available = before.into_iter().flatten().find(|condition| {
+            condition.type_ == Stage::Available.as_str()
+                && windlass_status::conditions::status(condition) == Status::True
+        });
+        if let Some(available) = available {
+            let conditions = self.status.conditions.get_or_insert_default();
+            conditions.push(available.clone());
+        }
     }
 
     fn sync_failed(&mut self, message: String) {

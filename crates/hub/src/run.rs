@@ -24,6 +24,7 @@ use crate::installed::{self, InstalledError};
 use crate::lead::Lead;
 use crate::members::{MemberPolicy, Members};
 use crate::observe::{Observer, REPORTER, instance};
+use crate::overrides::actor::OverrideActor;
 use crate::placement::actor::Actor;
 use crate::select::Resources;
 use crate::select::rules::{ApiFilter, FilterError};
@@ -34,6 +35,8 @@ pub const FIELD_MANAGER: &str = "windlass-hub";
 /// Bindings worked on at once. Many, for each waits for its cluster; few of them are one cluster's. An idle
 /// worker is a small thing.
 const DELIVERY_WORKERS: usize = 1024;
+/// Overrides worked on at once.
+const OVERRIDE_WORKERS: usize = 4;
 /// Clusters looked at at once.
 const CLUSTER_WORKERS: usize = 16;
 
@@ -130,6 +133,7 @@ struct Hub {
     lead: Lead,
     members: Members,
     actor: Actor,
+    overrides: OverrideActor,
     delivery: Delivery,
     placement_workers: usize,
     /// Tasks that only show things.
@@ -193,6 +197,7 @@ impl Hub {
             options.external_unset,
         );
         Ok(Self {
+            overrides: OverrideActor::new(world.clone(), writer.clone()),
             delivery: Delivery::new(world.clone(), contents, members.clone(), writer),
             world,
             reader,
@@ -217,6 +222,9 @@ impl Hub {
         self.members.lead();
         self.world.observer.lead();
         workers.extend(
+            (0..OVERRIDE_WORKERS).map(|_| clock::spawn("overrides", self.overrides.clone().work())),
+        );
+        workers.extend(
             (0..self.placement_workers)
                 .map(|_| clock::spawn("placements", self.actor.clone().work())),
         );
@@ -233,6 +241,7 @@ impl Hub {
         queues.placements.shutdown();
         queues.bindings.shutdown();
         queues.clusters.shutdown();
+        queues.overrides.shutdown();
         if in_order {
             self.lead.drain().await;
         }

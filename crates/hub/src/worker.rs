@@ -33,6 +33,7 @@ where
             "work",
             placement = tracing::field::Empty,
             binding = tracing::field::Empty,
+            "override" = tracing::field::Empty,
             cluster = tracing::field::Empty
         );
         span.record(what, tracing::field::display(&key));

@@ -17,6 +17,7 @@ use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey, Queue};
 use windlass_scheduler::NAMESPACES_COLLECTED;
 
 use crate::observe::Observer;
+use crate::overrides::{self, Overrides};
 use crate::placement::snapshots::{Groups, SnapshotMeta};
 use crate::pull::PullCaches;
 use crate::scoped::ScopedCache;
@@ -25,6 +26,8 @@ use crate::scoped::ScopedCache;
 pub const BY_PLACEMENT: &str = "placement";
 /// Index of bindings: their cluster.
 pub const BY_CLUSTER: &str = "cluster";
+/// Index of bindings: the override snapshots that they name.
+pub const BY_OVERRIDE: &str = "override";
 
 /// Which placements, bindings and clusters have to be looked at.
 #[derive(Clone, Default)]
@@ -35,6 +38,8 @@ pub struct Queues {
     pub bindings: Queue<ObjectKey>,
     /// Names of member clusters.
     pub clusters: Queue<String>,
+    /// Overrides; those without a namespace are ClusterResourceOverrides.
+    pub overrides: Queue<ObjectKey>,
 }
 
 /// See the module. Clones share everything.
@@ -54,6 +59,8 @@ pub struct World {
     pub secrets: Cache<Secret>,
     /// What is in the members' namespaces.
     pub pull: PullCaches,
+    /// Overrides and their snapshots.
+    pub overrides: Overrides,
     /// What has to be looked at.
     pub queues: Queues,
     /// Who shows it to the outside.
@@ -75,6 +82,7 @@ impl World {
             Cache::start("clusters", Api::all(client.clone()), all(), options)
         };
         Self {
+            overrides: Overrides::start(client, &queues, &placements, &bindings),
             policies: ScopedCache::start("policies", client, || owned_options(&queues)),
             snapshots: ScopedCache::start("snapshots", client, || owned_options(&queues)),
             secrets: Cache::start(
@@ -102,6 +110,7 @@ impl World {
             self.clusters.wait_synced(),
             self.secrets.wait_synced(),
             self.pull.wait_synced(),
+            self.overrides.wait_synced(),
         );
     }
 
@@ -119,6 +128,7 @@ impl World {
             .chain(clusters)
             .chain(secrets)
             .chain(self.pull.unsynced())
+            .chain(self.overrides.unsynced())
             .map(|(name, error)| match error {
                 Some(error) => format!("{name}: {error}"),
                 None => format!("{name}: not listed yet"),
@@ -147,6 +157,7 @@ impl World {
         self.clusters.stop();
         self.secrets.stop();
         self.pull.stop();
+        self.overrides.stop();
     }
 }
 
@@ -158,7 +169,7 @@ pub fn placement_of<K: kube::Resource>(object: &K) -> Option<ObjectKey> {
     Some(ObjectKey::namespaced(namespace, name))
 }
 
-fn enqueue<K: Clone + Eq + Hash>(queue: &Queue<K>, key: K, initial: bool) {
+pub(crate) fn enqueue<K: Clone + Eq + Hash>(queue: &Queue<K>, key: K, initial: bool) {
     if initial {
         queue.add_initial(key);
     } else {
@@ -229,6 +240,13 @@ fn binding_options(queues: &Queues, observer: &Observer) -> CacheOptions<Binding
                 name: BY_CLUSTER,
                 values: |object| vec![object.spec.target_cluster.clone()],
             },
+            Index {
+                name: BY_OVERRIDE,
+                values: |object| {
+                    let named = overrides::named_by(&object.spec);
+                    named.iter().map(ObjectKey::to_string).collect()
+                },
+            },
         ],
         on_change: Arc::new(move |change: &Change<Binding>| {
             observer.binding_changed(change);
@@ -245,6 +263,9 @@ fn binding_options(queues: &Queues, observer: &Observer) -> CacheOptions<Binding
             };
             if spec_changed {
                 enqueue(&queues.bindings, change.key.clone(), change.initial);
+            }
+            for parent in overrides::dropped(change) {
+                queues.overrides.add(parent);
             }
             // A cluster that leaves waits for its last binding.
             if let (Some(old), None) = (&change.old, &change.new) {
@@ -270,6 +291,16 @@ fn cluster_options(
             if delivery_differs(old, new) {
                 for binding in bindings.by_index(BY_CLUSTER, &change.key.name) {
                     enqueue(&queues.bindings, ObjectKey::of(&*binding), change.initial);
+                }
+            }
+            // What overrides do there depends on the labels.
+            if old.map(ResourceExt::labels) != new.map(ResourceExt::labels) {
+                let overridden = bindings.by_index(BY_CLUSTER, &change.key.name);
+                for binding in overridden
+                    .iter()
+                    .filter(|b| !overrides::named_by(&b.spec).is_empty())
+                {
+                    enqueue(&queues.bindings, ObjectKey::of(&**binding), change.initial);
                 }
             }
             if scheduling_differs(old, new) {

@@ -138,6 +138,7 @@ impl Item<'_> {
         let live = self.live.as_deref();
         ManifestOutcome {
             id: self.id().clone(),
+            envelope: self.manifest.envelope.clone(),
             problem: self.problem.clone(),
             available: live
                 .filter(|_| self.problem.is_none())

@@ -1,7 +1,10 @@
 //! A manifest as it is delivered.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use windlass_api::conditions::ManifestReason;
+use windlass_api::placement::EnvelopeIdentifier;
 use windlass_status::digest::Digest;
 
 /// Names one object on a member.
@@ -59,6 +62,10 @@ pub struct Manifest {
     pub digest: Digest,
     /// What keeps it from being delivered.
     pub problem: Option<Problem>,
+    /// Which part of the snapshot it stands in, from 0.
+    pub part: usize,
+    /// The envelope that it came in.
+    pub envelope: Option<Arc<EnvelopeIdentifier>>,
 }
 
 impl Manifest {
@@ -90,7 +97,17 @@ impl Manifest {
             id,
             object,
             problem,
+            part: 0,
+            envelope: None,
         }
+    }
+
+    /// The manifest with where it came from.
+    #[must_use]
+    pub fn from(mut self, part: usize, envelope: Option<Arc<EnvelopeIdentifier>>) -> Self {
+        self.part = part;
+        self.envelope = envelope;
+        self
     }
 }
 

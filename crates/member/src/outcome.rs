@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_api::placement::ApplyStrategy;
+use windlass_api::placement::{ApplyStrategy, EnvelopeIdentifier};
 use windlass_cluster::ApiError;
 use windlass_status::digest::Digest;
 
@@ -45,6 +45,8 @@ pub struct Outcome {
 pub struct ManifestOutcome {
     /// Which object.
     pub id: ManifestId,
+    /// The envelope that it came in.
+    pub envelope: Option<Arc<EnvelopeIdentifier>>,
     /// Why it is not applied.
     pub problem: Option<Problem>,
     /// How available it is, once applied.

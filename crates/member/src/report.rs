@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use windlass_api::conditions::{BindingReason, ManifestReason, Stage, Status};
-use windlass_api::placement::{FailedResourcePlacement, ResourceIdentifier};
+use windlass_api::placement::{EnvelopeIdentifier, FailedResourcePlacement, ResourceIdentifier};
 use windlass_status::conditions::{NewCondition, status};
 
 use crate::availability::Availability;
@@ -23,6 +23,7 @@ pub struct Told<'a> {
 /// An object that is not as it should be.
 pub struct Failure<'a> {
     id: &'a ManifestId,
+    envelope: Option<&'a EnvelopeIdentifier>,
     stage: Stage,
     reason: ManifestReason,
     message: String,
@@ -132,6 +133,7 @@ fn available(outcome: &Outcome, failed: &[Failure<'_>]) -> (Stage, Status, Bindi
 fn failure(manifest: &ManifestOutcome) -> Option<Failure<'_>> {
     let make = |stage, reason, message: &str| Failure {
         id: &manifest.id,
+        envelope: manifest.envelope.as_deref(),
         stage,
         reason,
         message: message.to_owned(),
@@ -182,7 +184,7 @@ impl Failure<'_> {
             kind: self.id.kind.clone(),
             name: self.id.name.clone(),
             namespace: self.id.namespace.clone(),
-            envelope: None,
+            envelope: self.envelope.cloned(),
         };
         let old: Vec<_> = previous
             .iter()
@@ -220,6 +222,7 @@ mod tests {
                 name: name.into(),
                 ..Default::default()
             },
+            envelope: None,
             problem: problem.map(|reason| Problem {
                 reason,
                 message: format!("why {name}"),

@@ -71,7 +71,9 @@ impl Readiness {
     pub const fn of(class: ready::Readiness, report_diff: bool) -> Self {
         match class {
             ready::Readiness::Ready if report_diff => Self::DiffReported,
-            ready::Readiness::Ready => Self::Ready,
+            // What runs there is as available as before, and moving it costs as much: what could not be
+            // made has cost nothing, and holds no other cluster up.
+            ready::Readiness::Ready | ready::Readiness::Undisturbed => Self::Ready,
             ready::Readiness::ReadyAt(at) => Self::ReadyAt(at),
             ready::Readiness::InProgress => Self::InProgress,
             ready::Readiness::Failed(_) => Self::Failed,

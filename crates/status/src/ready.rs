@@ -22,6 +22,9 @@ pub enum Readiness {
     ReadyAt(Timestamp),
     /// A reachable member reported a true failure for the desired state, at this stage.
     Failed(Stage),
+    /// The desired state can't be made, so that the cluster was left alone; what it was given before was
+    /// available, and runs on.
+    Undisturbed,
     /// The member does not report: unavailable, whatever its last report says.
     Unreachable,
     /// Everything else.
@@ -46,6 +49,7 @@ pub struct Facts<'a> {
 /// | what holds, of fresh conditions | class |
 /// |---|---|
 /// | the cluster does not report | Unreachable |
+/// | Overridden False, and an older Available True | Undisturbed |
 /// | Overridden False | Failed |
 /// | WorkSynchronized False, reason SyncWorkFailed | Failed |
 /// | Applied False, reason NotAllWorkHaveBeenApplied | Failed |
@@ -64,8 +68,11 @@ pub fn classify(facts: &Facts<'_>, now: Timestamp) -> Readiness {
     let failed = [Stage::Overridden, Stage::WorkSynchronized, Stage::Applied]
         .into_iter()
         .find(|stage| get(*stage).is_some_and(|condition| is_failure(*stage, condition)));
-    if let Some(stage) = failed {
-        return Readiness::Failed(stage);
+    match failed {
+        // Whoever leaves a cluster alone leaves that condition, too: it is about what runs there.
+        Some(Stage::Overridden) if has_available(facts.binding) => return Readiness::Undisturbed,
+        Some(stage) => return Readiness::Failed(stage),
+        None => {}
     }
     if get(Stage::DiffReported).is_some_and(is_true) {
         return Readiness::Ready;
@@ -86,6 +93,13 @@ pub fn classify(facts: &Facts<'_>, now: Timestamp) -> Readiness {
         Some(_) => Readiness::Ready,
         None => Readiness::InProgress,
     }
+}
+
+fn has_available(binding: &Binding) -> bool {
+    let conditions = binding.status.as_ref().and_then(|s| s.conditions.as_ref());
+    conditions
+        .and_then(|list| conditions::find(list, Stage::Available.as_str()))
+        .is_some_and(is_true)
 }
 
 fn is_true(condition: &Condition) -> bool {
@@ -238,6 +252,17 @@ mod tests {
             );
             let stale = binding(&[(stage, status, reason)], 0);
             assert_eq!(class(&stale, false, now), InProgress, "stale row {row}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_was_left_alone_is_undisturbed() {
+        use Readiness::{Failed, Undisturbed};
+        let refused = (Stage::Overridden, "False", "OverriddenFailed");
+        for (status, expected) in [("True", Undisturbed), ("False", Failed(Stage::Overridden))] {
+            let left = binding(&[refused, (Stage::Available, status, "R")], 1);
+            assert_eq!(class(&left, false, 200), expected, "{status}");
+            assert_eq!(class(&left, true, 200), Readiness::Unreachable);
         }
     }
 

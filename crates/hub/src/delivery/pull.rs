@@ -10,6 +10,7 @@ use windlass_api::names;
 use windlass_api::placement::ApplyStrategyType;
 use windlass_api::scoped::Binding;
 use windlass_cluster::{ApiError, ObjectKey};
+use windlass_member::manifest::Manifest;
 use windlass_status::digest::Digest;
 
 use super::{Delivery, Report, parent};
@@ -26,10 +27,11 @@ impl Delivery {
         &self,
         binding: &Binding,
         content: &Content,
+        manifests: &[Arc<Manifest>],
         digest: Digest,
     ) -> Result<Next, ApiError> {
         let cluster = &binding.spec.target_cluster;
-        let wish = wish(binding, content);
+        let wish = wish(binding, content, manifests);
         let report_diff = wish
             .strategy
             .as_ref()
@@ -108,7 +110,7 @@ impl Report<'_> {
     }
 }
 
-fn wish(binding: &Binding, content: &Content) -> Wish {
+fn wish(binding: &Binding, content: &Content, manifests: &[Arc<Manifest>]) -> Wish {
     let spec = &binding.spec;
     Wish {
         namespace: names::member_namespace(&spec.target_cluster),
@@ -119,27 +121,35 @@ fn wish(binding: &Binding, content: &Content) -> Wish {
         overrides_hash: hash(&json!(spec.resource_override_snapshots)),
         cluster_overrides_hash: hash(&json!(spec.cluster_resource_override_snapshots)),
         strategy: spec.apply_strategy.clone(),
-        groups: groups(content),
+        groups: groups(manifests),
     }
 }
 
-/// One per part of the snapshot.
-fn groups(content: &Content) -> Vec<Group> {
-    let mut rest = &content.manifests[..];
-    content
-        .parts
-        .iter()
-        .enumerate()
-        .map(|(part, number)| {
-            let (these, others) = rest.split_at((*number).min(rest.len()));
-            rest = others;
-            Group {
-                part,
-                envelope: None,
-                manifests: these.iter().map(Arc::clone).collect(),
-            }
-        })
-        .collect()
+/// One per part of the snapshot and one per envelope; an agent that gets nothing has to report on that, too.
+fn groups(manifests: &[Arc<Manifest>]) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for manifest in manifests {
+        let envelope = manifest.envelope.as_deref();
+        let same =
+            |group: &&mut Group| group.part == manifest.part && group.envelope.as_ref() == envelope;
+        if let Some(group) = groups.iter_mut().find(same) {
+            group.manifests.push(Arc::clone(manifest));
+        } else {
+            groups.push(Group {
+                part: manifest.part,
+                envelope: envelope.cloned(),
+                manifests: vec![Arc::clone(manifest)],
+            });
+        }
+    }
+    if groups.is_empty() {
+        groups.push(Group {
+            part: 0,
+            envelope: None,
+            manifests: Vec::new(),
+        });
+    }
+    groups
 }
 
 fn hash(list: &serde_json::Value) -> String {

@@ -26,6 +26,7 @@ use super::report::{notes, verdict};
 use super::snapshots::{self, Groups, LatestSnapshot};
 use crate::contents::{Contents, identifier};
 use crate::members::Members;
+use crate::overrides::resolve::Resolved;
 use crate::scoped::api_in;
 use crate::select::{Resources, SelectError, Selection};
 use crate::worker::{Next, work};
@@ -65,6 +66,7 @@ pub(super) struct Decided {
     pub(super) policy_snapshot: Arc<PolicySnapshot>,
     pub(super) groups: Groups,
     pub(super) latest: LatestSnapshot,
+    pub(super) overrides: Resolved,
     pub(super) resources: Vec<ResourceIdentifier>,
     pub(super) held: BTreeSet<String>,
     pub(super) unreachable: BTreeSet<String>,
@@ -198,24 +200,41 @@ impl Actor {
         let key = ObjectKey::of(placement);
         let now = clock::now();
         let unreachable = self.members.unreachable();
-        let pause = self.pause(&key);
-        let mut plan = self.plan(placement, selection, pause.is_some(), &unreachable, now);
+        let groups = self.world.groups_of(&key);
+        let mut stands = groups.latest().and_then(|(_, group)| group.name());
+        let hash = selection.hash.to_string();
+        let changed = groups.latest().and_then(|(_, group)| group.hash()) != Some(&hash);
         // Only a snapshot that is wanted waits.
-        let mut wait = pause.filter(|_| plan.snapshots.is_none());
+        let mut wait = self.pause(&key).filter(|_| changed && stands.is_some());
         let mut refused = None;
+        let mut overrides = self
+            .overrides(
+                &key,
+                selection,
+                stands.as_deref().filter(|_| wait.is_some()),
+            )
+            .await?;
+        let mut plan = self.plan(
+            placement,
+            selection,
+            wait.is_some(),
+            &overrides,
+            &unreachable,
+            now,
+        );
         if let Some(snapshots) = &plan.snapshots {
             if !snapshots.create.is_empty() {
                 self.note_snapshot(&key);
             }
-            let stands = self.world.groups_of(&key).latest().is_some();
-            match self.write_snapshots(snapshots).await {
+            match (self.write_snapshots(snapshots).await, stands.take()) {
                 // What is too large to be stored does not keep the policy from counting.
-                Err(ApiError::Rejected(why)) if stands => {
-                    plan = self.plan(placement, selection, true, &unreachable, now);
+                (Err(ApiError::Rejected(why)), Some(earlier)) => {
+                    overrides = self.overrides(&key, selection, Some(&earlier)).await?;
+                    plan = self.plan(placement, selection, true, &overrides, &unreachable, now);
                     wait = Some(REFUSED_AGAIN);
                     refused = Some(why);
                 }
-                written => written?,
+                (written, _) => written?,
             }
         }
         let PlacementPlan {
@@ -253,6 +272,7 @@ impl Actor {
             policy_snapshot: policy,
             groups,
             latest,
+            overrides,
             resources,
             held: plan.held,
             unreachable,
@@ -282,6 +302,7 @@ impl Actor {
         placement: &Placement,
         selection: &Selection,
         snapshot_waits: bool,
+        overrides: &Resolved,
         unreachable: &BTreeSet<String>,
         now: jiff::Timestamp,
     ) -> PlacementPlan {
@@ -298,6 +319,7 @@ impl Actor {
                 clusters: &self.world.clusters.list(),
                 heard: &|cluster| self.members.last_contact(cluster),
                 unreachable,
+                overrides,
             },
             now,
         )

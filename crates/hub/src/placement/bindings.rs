@@ -25,6 +25,7 @@ use windlass_status::ready::{self, classify};
 
 use super::snapshots::{Groups, LatestSnapshot};
 use crate::delivery::desired_digest;
+use crate::overrides::resolve::{Lists, Resolved};
 use crate::removal;
 
 /// What [`plan`] needs.
@@ -49,6 +50,8 @@ pub struct BindingInputs<'a> {
     pub groups: &'a Groups,
     /// The placement's bindings.
     pub existing: &'a [Arc<Binding>],
+    /// What overrides do on its clusters.
+    pub overrides: &'a Resolved,
 }
 
 /// What to write.
@@ -68,13 +71,23 @@ pub struct BindingPlan {
 
 /// Digest of what a binding asks for; none when its snapshot is gone or incomplete.
 #[must_use]
-pub fn digest_of(binding: &Binding, groups: &Groups, latest: &LatestSnapshot) -> Option<Digest> {
+pub fn digest_of(
+    binding: &Binding,
+    groups: &Groups,
+    latest: &LatestSnapshot,
+    overrides: &Resolved,
+) -> Option<Digest> {
     let name = &binding.spec.resource_snapshot_name;
-    if *name == latest.name {
-        return Some(desired_digest(binding, &latest.hash));
-    }
-    let (_, group) = groups.by_name(name)?;
-    Some(desired_digest(binding, group.hash()?))
+    let hash = if *name == latest.name {
+        &latest.hash
+    } else {
+        groups.by_name(name)?.1.hash()?
+    };
+    Some(desired_digest(
+        binding,
+        hash,
+        &overrides.effects(&binding.spec),
+    ))
 }
 
 /// Decides what to write.
@@ -83,7 +96,12 @@ pub fn plan(inputs: &BindingInputs<'_>, now: Timestamp) -> BindingPlan {
     let mut wanted = desired_bindings(inputs);
     let mut plan = BindingPlan::default();
     if rollout_type(inputs.strategy) == RolloutStrategyType::RollingUpdate {
-        let rolling = roll(inputs, &wanted, now);
+        let mut rolling = roll(inputs, &wanted, now);
+        if !inputs.overrides.pending.is_empty() {
+            // No content goes out with an old override after the new one was seen.
+            rolling.held.append(&mut rolling.update);
+            rolling.held.append(&mut rolling.bind);
+        }
         apply_rolling(inputs, &mut wanted, &rolling);
         plan.held = rolling.held.into_iter().collect();
         plan.wake_at = rolling.wake_at;
@@ -267,12 +285,13 @@ fn rollout_binding<'a>(
     now: Timestamp,
 ) -> RolloutBinding<'a> {
     let spec = &binding.next.spec;
-    let current = digest_of(&binding.next, inputs.groups, inputs.latest);
+    let digest = |binding| digest_of(binding, inputs.groups, inputs.latest, inputs.overrides);
+    let current = digest(&binding.next);
     let mut target = binding.next.clone();
     retarget(inputs, apply, &mut target);
-    let same_content =
-        current.is_some() && current == digest_of(&target, inputs.groups, inputs.latest);
+    let same_content = current.is_some() && current == digest(&target);
     let same_snapshot = spec.resource_snapshot_name == inputs.latest.name;
+    let same_lists = Lists::of(spec) == Lists::of(&target.spec);
     let quiet = windlass_rollout::touches_no_object(spec.apply_strategy.as_ref(), Some(apply));
     let reports_diff = EffectiveApply::of(spec.apply_strategy.as_ref()).reports_diff();
     let unreachable = inputs.unreachable.contains(&spec.target_cluster);
@@ -281,7 +300,7 @@ fn rollout_binding<'a>(
         Some(live) => classify(
             &ready::Facts {
                 binding: live,
-                desired_digest: digest_of(live, inputs.groups, inputs.latest),
+                desired_digest: digest(live),
                 unreachable,
                 unavailable_period: period,
             },
@@ -294,9 +313,8 @@ fn rollout_binding<'a>(
         cluster: &spec.target_cluster,
         state: spec.state.clone(),
         deleting: binding.next.metadata.deletion_timestamp.is_some(),
-        on_target: spec.resource_snapshot_name == inputs.latest.name
-            && spec.apply_strategy.as_ref() == Some(apply),
-        settings_only: same_content || (same_snapshot && quiet),
+        on_target: same_snapshot && same_lists && spec.apply_strategy.as_ref() == Some(apply),
+        settings_only: same_content || (same_snapshot && same_lists && quiet),
         readiness: Readiness::of(readiness, reports_diff),
         previously_bound: !spec.resource_snapshot_name.is_empty(),
     }
@@ -309,6 +327,8 @@ fn retarget(inputs: &BindingInputs<'_>, apply: &ApplyStrategy, binding: &mut Bin
         .clone_from(&inputs.latest.name);
     binding.spec.apply_strategy = Some(apply.clone());
     binding.spec.state = BindingState::Bound;
+    let lists = inputs.overrides.lists(&binding.spec.target_cluster);
+    lists.set(&mut binding.spec);
 }
 
 fn apply_rolling(inputs: &BindingInputs<'_>, wanted: &mut [Wanted], rolling: &RollingPlan) {

@@ -8,6 +8,7 @@ pub mod actor;
 pub mod bindings;
 pub mod deletion;
 pub mod gathering;
+mod overrides;
 pub mod plan;
 pub mod policy;
 pub(crate) mod report;

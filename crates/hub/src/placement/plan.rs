@@ -16,6 +16,7 @@ use windlass_status::digest::Digest;
 use super::bindings::{self, BindingInputs, BindingPlan};
 use super::policy::{self, PolicyInputs, PolicyPlan};
 use super::snapshots::{self, Groups, LatestSnapshot, SnapshotInputs, SnapshotPlan};
+use crate::overrides::resolve::Resolved;
 
 /// Snapshots kept when the placement does not say.
 const DEFAULT_HISTORY: i32 = 10;
@@ -43,6 +44,8 @@ pub struct PlacementView<'a> {
     pub heard: &'a dyn Fn(&str) -> Option<Timestamp>,
     /// Clusters that have stopped reporting.
     pub unreachable: &'a BTreeSet<String>,
+    /// What overrides do to what the latest snapshot holds.
+    pub overrides: &'a Resolved,
 }
 
 /// What is to be written, in this order.
@@ -96,6 +99,7 @@ pub fn plan(view: &PlacementView<'_>, now: Timestamp) -> PlacementPlan {
             latest: &latest,
             groups: view.groups,
             existing: view.bindings,
+            overrides: view.overrides,
         },
         now,
     );

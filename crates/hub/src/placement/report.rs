@@ -18,6 +18,7 @@ use super::actor::{Actor, Decided};
 use super::snapshots::{Groups, LatestSnapshot};
 use super::status::{self, StatusInputs};
 use crate::observe::{Skipped, skipped};
+use crate::overrides::resolve::Resolved;
 use crate::select::Selection;
 
 /// How many clusters a note names.
@@ -70,6 +71,7 @@ impl Actor {
                 unreachable: &decided.unreachable,
                 groups: &decided.groups,
                 latest: &decided.latest,
+                overrides: &decided.overrides,
                 resources: &decided.resources,
                 others: &others,
                 external_unset: self.external_unset,
@@ -152,6 +154,7 @@ pub(crate) fn standing(
             unreachable: &BTreeSet::new(),
             groups: &Groups::default(),
             latest: &LatestSnapshot::default(),
+            overrides: &Resolved::default(),
             resources: &[],
             others: &HashMap::new(),
             external_unset,

@@ -16,6 +16,7 @@ use windlass_api::names;
 use windlass_api::scoped::{Scope, Snapshot};
 use windlass_cluster::ObjectKey;
 use windlass_member::manifest::Manifest;
+use windlass_render::envelopes;
 use windlass_status::digest::Digest;
 
 /// Largest content of one snapshot object, in bytes of JSON.
@@ -246,7 +247,7 @@ fn new_group(inputs: &SnapshotInputs<'_>, index: u64, hash: &str) -> Vec<Snapsho
                 ),
                 (
                     labels::NUMBER_OF_ENVELOPED_OBJECT.to_owned(),
-                    "0".to_owned(),
+                    envelopes(inputs.manifests.iter().map(|m| &m.object)).to_string(),
                 ),
             ]);
             (

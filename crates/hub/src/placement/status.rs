@@ -18,6 +18,7 @@ use windlass_status::defaults::rollout_type;
 
 use super::bindings::digest_of;
 use super::snapshots::{Groups, LatestSnapshot};
+use crate::overrides::resolve::Resolved;
 
 /// Bytes of status per second and placement.
 const RATE: u64 = 256 * 1024;
@@ -44,6 +45,8 @@ pub struct StatusInputs<'a> {
     pub groups: &'a Groups,
     /// The latest snapshot.
     pub latest: &'a LatestSnapshot,
+    /// What overrides do on the clusters.
+    pub overrides: &'a Resolved,
     /// What is in the latest snapshot.
     pub resources: &'a [ResourceIdentifier],
     /// What is in other snapshots that all clusters may share.
@@ -67,7 +70,7 @@ pub fn roll_up(inputs: &StatusInputs<'_>, now: Timestamp) -> Aggregate {
         .zip(&indexes)
         .map(|(binding, index)| BindingView {
             binding,
-            desired_digest: digest_of(binding, inputs.groups, inputs.latest),
+            desired_digest: digest_of(binding, inputs.groups, inputs.latest, inputs.overrides),
             snapshot_index: index.as_deref(),
             current_policy: binding.spec.scheduling_policy_snapshot_name == inputs.policy_snapshot,
             held_back: inputs.held.contains(&binding.name_any()),

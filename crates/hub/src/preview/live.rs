@@ -11,11 +11,13 @@ use tokio::sync::Notify;
 use windlass_api::conditions::Status;
 use windlass_api::labels;
 use windlass_api::member::MemberCluster;
-use windlass_api::scoped::{Placement, Snapshot};
+use windlass_api::scoped::{Binding, Placement, Snapshot};
 use windlass_cluster::{ApiError, Discovery, ObjectKey, clock};
 
 use super::Live;
 use crate::members::is_push;
+use crate::overrides::Overrides;
+use crate::overrides::resolve::Resolved;
 use crate::placement::actor::selected_before;
 use crate::placement::snapshots::{Groups, SnapshotMeta, meta_of};
 use crate::scoped::api_in;
@@ -58,9 +60,13 @@ pub async fn read(client: &Client, wish: Wish) -> Result<Live, ApiError> {
         (Groups::default(), Vec::new(), Vec::new())
     };
     let selection = select(client, &key, &placement, wish.filter).await;
+    let overrides = match &selection {
+        Ok(selection) => overrides(client, &key, selection, &bindings, &clusters).await?,
+        Err(_) => Resolved::default(),
+    };
     let unreachable = clusters
         .iter()
-        .filter(|cluster| is_push(cluster) && !answers(cluster))
+        .filter(|cluster| !answers(cluster))
         .map(|cluster| cluster.name_any())
         .collect();
     Ok(Live {
@@ -72,6 +78,7 @@ pub async fn read(client: &Client, wish: Wish) -> Result<Live, ApiError> {
         bindings,
         clusters,
         unreachable,
+        overrides,
     })
 }
 
@@ -144,18 +151,43 @@ async fn select(
     }
 }
 
-/// Whether a cluster answered when its status was written. The hub knows later news than that.
+/// What overrides do to what is selected.
+async fn overrides(
+    client: &Client,
+    key: &ObjectKey,
+    selection: &Selection,
+    bindings: &[Arc<Binding>],
+    clusters: &[Arc<MemberCluster>],
+) -> Result<Resolved, ApiError> {
+    let overrides = Overrides::look(client);
+    let resolved = tokio::select! {
+        () = overrides.wait_synced() => {
+            let manifests = selection.manifests.iter();
+            let objects = windlass_render::placed(manifests.map(|manifest| &manifest.object));
+            Ok(overrides.resolve(key, &objects, bindings, clusters))
+        }
+        () = clock::sleep(LONGEST) => {
+            let missing: Vec<String> = overrides
+                .unsynced()
+                .map(|(what, why)| why.map_or(what.clone(), |why| format!("{what}: {why}")))
+                .collect();
+            Err(ApiError::transient(missing.join("; ")))
+        }
+    };
+    overrides.stop();
+    resolved
+}
+
+/// Whether a cluster answered when its status was written; the hub knows later news than that. An agent that
+/// has never reported is no silent one; a cluster that the hub delivers to has to be connected.
 fn answers(cluster: &MemberCluster) -> bool {
-    let agents = cluster
-        .status
-        .as_ref()
-        .and_then(|s| s.agent_status.as_ref());
-    let conditions = agents
-        .and_then(|agents| agents.iter().find(|agent| agent.type_ == MEMBER_AGENT))
-        .and_then(|agent| agent.conditions.as_ref());
-    conditions.is_some_and(|conditions| {
-        conditions
-            .iter()
-            .any(|c| c.type_ == "Healthy" && Status::parse(&c.status) == Status::True)
-    })
+    let status = cluster.status.as_ref();
+    let agents = status.and_then(|status| status.agent_status.as_ref());
+    let agent = agents.and_then(|agents| agents.iter().find(|agent| agent.type_ == MEMBER_AGENT));
+    let Some(agent) = agent else {
+        return !is_push(cluster);
+    };
+    let conditions = agent.conditions.as_deref().unwrap_or_default();
+    let mut healthy = conditions.iter().filter(|c| c.type_ == "Healthy");
+    healthy.any(|c| Status::parse(&c.status) == Status::True)
 }

@@ -8,6 +8,7 @@ mod live;
 pub mod simulate;
 #[cfg(test)]
 mod tests;
+mod variants;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use windlass_status::defaults::rollout_type;
 pub use self::live::{Wish, read};
 pub use self::simulate::{Change, End, Kind, Rollout};
 use crate::contents::identifier;
+use crate::overrides::resolve::Resolved;
 use crate::placement::plan::{self, PlacementView};
 use crate::placement::report::{standing, verdict};
 use crate::placement::snapshots::Groups;
@@ -52,6 +54,8 @@ pub struct Live {
     pub clusters: Vec<Arc<MemberCluster>>,
     /// Clusters that have stopped reporting.
     pub unreachable: BTreeSet<String>,
+    /// What overrides do to what is selected.
+    pub overrides: Resolved,
 }
 
 /// What would become of a placement.
@@ -86,6 +90,9 @@ pub struct Decided {
     pub clusters: Vec<Cluster>,
     /// What each cluster that has the placement in the end gets; clusters that get the same stand together.
     pub variants: Vec<Variant>,
+    /// Overrides whose present version has no snapshot yet; nothing moves before the hub has made it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<String>,
     /// Which clusters change, and in which order.
     pub rollout: Rollout,
 }
@@ -212,6 +219,11 @@ fn decide(
     };
     let condition = scheduled(live, scheduling, now);
     let new = plan.snapshots.is_some_and(|plan| !plan.create.is_empty());
+    let variants = variants::of(live, &plan.schedule, &plan.latest, selection);
+    let broken = variants.iter().filter(|variant| variant.error.is_some());
+    let broken = broken
+        .flat_map(|variant| variant.clusters.clone())
+        .collect();
     let manifests = selection.manifests.iter();
     let decided = Decided {
         snapshot: Version {
@@ -221,8 +233,9 @@ fn decide(
         },
         resources: manifests.map(|manifest| identifier(manifest)).collect(),
         clusters: clusters(&plan.schedule, &live.bindings),
-        variants: variants(&plan.schedule, selection),
-        rollout: simulate::rollout(live, selection, now),
+        variants,
+        pending: live.overrides.pending.clone(),
+        rollout: simulate::rollout(live, selection, &broken, now),
     };
     (condition, Some(decided))
 }
@@ -242,6 +255,7 @@ impl Live {
             clusters: &self.clusters,
             heard: &|_| None,
             unreachable: &self.unreachable,
+            overrides: &self.overrides,
         }
     }
 
@@ -291,27 +305,6 @@ fn clusters(schedule: &Schedule, bindings: &[Arc<Binding>]) -> Vec<Cluster> {
     let mut all: Vec<Cluster> = known.into_values().collect();
     all.sort_by_key(|cluster| cluster.fate);
     all
-}
-
-fn variants(schedule: &Schedule, selection: &Selection) -> Vec<Variant> {
-    if schedule.selected.is_empty() {
-        return Vec::new();
-    }
-    let selected = schedule.selected.iter();
-    let manifests = selection.manifests.iter();
-    vec![Variant {
-        clusters: selected.map(|d| d.cluster_name.clone()).collect(),
-        resources: manifests
-            .clone()
-            .map(|manifest| Resource {
-                id: identifier(manifest),
-                changed: false,
-            })
-            .collect(),
-        left_out: Vec::new(),
-        manifests: Some(manifests.map(|manifest| manifest.object.clone()).collect()),
-        error: None,
-    }]
 }
 
 fn of_decision(decision: &ClusterDecision, fate: Fate) -> Cluster {

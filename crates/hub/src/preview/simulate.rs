@@ -76,6 +76,8 @@ pub enum End {
         waiting: Vec<String>,
         /// Clusters that were given something and are silent.
         silent: Vec<String>,
+        /// Clusters whose overrides can't be worked in.
+        failing: Vec<String>,
     },
     /// It was not played out any further.
     Unknown,
@@ -83,7 +85,12 @@ pub enum End {
 
 /// Plays the rollout out.
 #[must_use]
-pub fn rollout(live: &Live, selection: &Selection, now: Timestamp) -> Rollout {
+pub fn rollout(
+    live: &Live,
+    selection: &Selection,
+    broken: &BTreeSet<String>,
+    now: Timestamp,
+) -> Rollout {
     let mut scene = Scene {
         groups: live.groups.clone(),
         policies: live.policies.clone(),
@@ -109,14 +116,14 @@ pub fn rollout(live: &Live, selection: &Selection, now: Timestamp) -> Rollout {
         }
         scene.write_versions(&plan);
         let moved = scene.carry_out(live, &plan.bindings);
-        let settled = scene.settle(live, &plan.latest);
+        let settled = scene.settle(live, &plan.latest, broken);
         if moved || settled {
             continue;
         }
         match plan.bindings.wake_at {
             Some(at) if at > scene.now => scene.now = at,
             _ => {
-                rollout.end = scene.end(live, &plan);
+                rollout.end = scene.end(live, &plan, broken);
                 return rollout;
             }
         }
@@ -219,11 +226,12 @@ impl Scene {
         !plan.create.is_empty() || !plan.replace.is_empty() || !plan.delete.is_empty()
     }
 
-    /// Every reachable cluster that is under way to what is wanted arrives there. Tells whether any did.
-    fn settle(&mut self, live: &Live, latest: &LatestSnapshot) -> bool {
+    /// Every reachable cluster that is under way to what is wanted arrives there, but for those whose
+    /// overrides can't be worked in. Tells whether any did.
+    fn settle(&mut self, live: &Live, latest: &LatestSnapshot, broken: &BTreeSet<String>) -> bool {
         let mut settled = false;
         for binding in &mut self.bindings {
-            let digest = digest_of(binding, &self.groups, latest);
+            let digest = digest_of(binding, &self.groups, latest, &live.overrides);
             let on_its_way = holds(binding)
                 && binding.spec.resource_snapshot_name == latest.name
                 && classify(
@@ -236,7 +244,8 @@ impl Scene {
                     self.now,
                 ) == Readiness::InProgress;
             if on_its_way {
-                let status = ready(binding, digest, self.now);
+                let works = !broken.contains(&binding.spec.target_cluster);
+                let status = arrived(binding, digest, works, self.now);
                 Arc::make_mut(binding).status = Some(status);
                 settled = true;
             }
@@ -244,7 +253,7 @@ impl Scene {
         settled
     }
 
-    fn end(&self, live: &Live, plan: &PlacementPlan) -> End {
+    fn end(&self, live: &Live, plan: &PlacementPlan, broken: &BTreeSet<String>) -> End {
         if live.is_external() {
             return End::External;
         }
@@ -260,25 +269,35 @@ impl Scene {
         let unscheduled = |b: &Binding| b.spec.state == BindingState::Unscheduled;
         let waiting = clusters(&|b| plan.bindings.held.contains(&b.name_any()) || unscheduled(b));
         let silent = clusters(&|b| holds(b) && live.unreachable.contains(&b.spec.target_cluster));
-        if waiting.is_empty() && silent.is_empty() {
+        let failing = clusters(&|b| holds(b) && broken.contains(&b.spec.target_cluster));
+        if waiting.is_empty() && silent.is_empty() && failing.is_empty() {
             End::Complete
         } else {
-            End::Stuck { waiting, silent }
+            End::Stuck {
+                waiting,
+                silent,
+                failing,
+            }
         }
     }
 }
 
-/// The status of a binding whose cluster has arrived.
-fn ready(binding: &Binding, digest: Option<Digest>, now: Timestamp) -> BindingStatus {
-    let stages: &[Stage] =
-        if EffectiveApply::of(binding.spec.apply_strategy.as_ref()).reports_diff() {
-            &[Stage::DiffReported]
-        } else {
-            &[Stage::Applied, Stage::Available]
-        };
+/// The status of a binding whose cluster has arrived, or can't.
+fn arrived(
+    binding: &Binding,
+    digest: Option<Digest>,
+    works: bool,
+    now: Timestamp,
+) -> BindingStatus {
+    let diff = EffectiveApply::of(binding.spec.apply_strategy.as_ref()).reports_diff();
+    let (stages, status): (&[Stage], _) = match (works, diff) {
+        (false, _) => (&[Stage::Overridden], "False"),
+        (true, true) => (&[Stage::DiffReported], "True"),
+        (true, false) => (&[Stage::Applied, Stage::Available], "True"),
+    };
     let conditions = stages.iter().map(|stage| Condition {
         type_: stage.to_string(),
-        status: "True".to_owned(),
+        status: status.to_owned(),
         reason: "Assumed".to_owned(),
         message: String::new(),
         observed_generation: binding.metadata.generation,

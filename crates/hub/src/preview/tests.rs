@@ -11,10 +11,13 @@ use windlass_api::binding::{BindingState, BindingStatus};
 use windlass_api::member::MemberCluster;
 use windlass_api::scoped::{Binding, Placement};
 use windlass_api::{Condition, Time};
+use windlass_cluster::ObjectKey;
 use windlass_member::manifest::Manifest;
 use windlass_status::digest::Digest;
 
 use super::{Change, End, Fate, Kind, Live, preview};
+use crate::overrides::Version;
+use crate::overrides::resolve::Resolved;
 use crate::placement::bindings::digest_of;
 use crate::placement::plan::{self, PlacementView};
 use crate::placement::snapshots::{Groups, LatestSnapshot, meta_of};
@@ -59,6 +62,11 @@ fn selection(version: u8) -> Selection {
     }
 }
 
+/// A patch that sets a label.
+fn label(key: &str, value: &str) -> Value {
+    json!({"op": "add", "path": format!("/metadata/labels/{key}"), "value": value})
+}
+
 /// A hub: objects, and the plan carried out on them write by write.
 #[derive(Clone, Debug)]
 struct Hub {
@@ -69,6 +77,8 @@ struct Hub {
     bindings: BTreeMap<String, Binding>,
     clusters: Vec<Arc<MemberCluster>>,
     silent: BTreeSet<String>,
+    /// An override on the clusters of that environment; the patch.
+    overridden: Option<(&'static str, Value)>,
     now: Timestamp,
 }
 
@@ -82,6 +92,7 @@ impl Hub {
             bindings: BTreeMap::new(),
             clusters,
             silent: BTreeSet::new(),
+            overridden: None,
             now: NOW,
         }
     }
@@ -97,7 +108,31 @@ impl Hub {
             bindings: self.bindings.values().cloned().map(Arc::new).collect(),
             clusters: self.clusters.clone(),
             unreachable: self.silent.clone(),
+            overrides: self.overrides(),
         }
+    }
+
+    fn overrides(&self) -> Resolved {
+        let Some((env, patch)) = &self.overridden else {
+            return Resolved::default();
+        };
+        let snapshot = json!({
+            "metadata": {"name": "o-0"}, "spec": {"overrideHash": "", "overrideSpec": {
+                "clusterResourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "web"}],
+                "policy": {"overrideRules": [{"jsonPatchOverrides": [patch], "clusterSelector":
+                    {"clusterSelectorTerms": [{"labelSelector": {"matchLabels": {"env": env}}}]}}]}}}});
+        let version = Version::Cluster(Arc::new(serde_json::from_value(snapshot).unwrap()));
+        let clusters = self.clusters.iter();
+        let labels = clusters
+            .map(|c| (c.name_any(), c.labels().clone()))
+            .collect();
+        Resolved::new(
+            ObjectKey::cluster("web"),
+            vec![version],
+            [],
+            labels,
+            Vec::new(),
+        )
     }
 
     /// What each cluster has been told to hold.
@@ -108,7 +143,10 @@ impl Hub {
             .filter(|b| !b.spec.resource_snapshot_name.is_empty())
             .map(|b| {
                 let strategy = serde_json::to_string(&b.spec.apply_strategy).unwrap();
-                let what = format!("{} {strategy}", b.spec.resource_snapshot_name);
+                let what = format!(
+                    "{} {strategy} {:?}",
+                    b.spec.resource_snapshot_name, b.spec.cluster_resource_override_snapshots
+                );
                 (b.spec.target_cluster.clone(), what)
             })
             .collect()
@@ -185,7 +223,8 @@ impl Hub {
             .filter(|b| b.spec.resource_snapshot_name == latest.name)
             .filter(|b| !self.silent.contains(&b.spec.target_cluster))
             .filter(|b| {
-                let digest = digest_of(b, &groups, latest).map(|d| d.to_string());
+                let digest =
+                    digest_of(b, &groups, latest, &self.overrides()).map(|d| d.to_string());
                 b.status.as_ref().and_then(|s| s.observed_digest.clone()) != digest
             })
             .map(ResourceExt::name_any)
@@ -194,6 +233,7 @@ impl Hub {
 
     fn report(&mut self, name: &str, latest: &LatestSnapshot, type_: &str, status: &str) {
         let groups = self.live().groups;
+        let overrides = self.overrides();
         let binding = self.bindings.get_mut(name).unwrap();
         let reason = match type_ {
             "Applied" => "NotAllWorkHaveBeenApplied",
@@ -208,7 +248,7 @@ impl Hub {
                 observed_generation: binding.metadata.generation,
                 last_transition_time: Time(self.now),
             }]),
-            observed_digest: digest_of(binding, &groups, latest).map(|d| d.to_string()),
+            observed_digest: digest_of(binding, &groups, latest, &overrides).map(|d| d.to_string()),
             ..Default::default()
         });
     }
@@ -273,11 +313,18 @@ fn any_hub() -> impl Strategy<Value = Hub> {
         (any_policy(), any_policy()),
         any_budget(),
         prop_oneof![4 => Just("RollingUpdate"), 1 => Just("External")],
-        (0..4_u8, 0..3_u8, any::<bool>()),
+        (0..4_u8, 0..3_u8, any::<bool>(), any::<bool>()),
         prop::collection::vec((any::<prop::sample::Index>(), 0..3_u8), 0..3),
     )
         .prop_map(
-            |(fleet, (old, new), budget, strategy, (fresh, version, reports_diff), events)| {
+            |(
+                fleet,
+                (old, new),
+                budget,
+                strategy,
+                (fresh, version, other_way, overridden),
+                events,
+            )| {
                 let clusters: Vec<_> = NAMES
                     .iter()
                     .zip(&fleet)
@@ -307,7 +354,7 @@ fn any_hub() -> impl Strategy<Value = Hub> {
                     }
                 }
                 hub.placement = placement(&new, &budget, strategy);
-                if reports_diff {
+                if other_way {
                     hub.placement
                         .spec
                         .strategy
@@ -449,6 +496,43 @@ fn external_changes_nothing_by_itself_and_a_silent_cluster_holds_things_up() {
     assert!(
         matches!(&rollout.end, End::Stuck { silent, .. } if silent == &["b"]),
         "{rollout:?}"
+    );
+}
+
+#[test]
+fn overrides_are_worked_in_and_a_bad_one_concerns_its_clusters_alone() {
+    let clusters = vec![
+        cluster("a", "prod"),
+        cluster("b", "dev"),
+        cluster("c", "prod"),
+    ];
+    let one = json!({"maxUnavailable": 1});
+    let mut hub = Hub::new(placement(&Value::Null, &one, "RollingUpdate"), clusters);
+    let variants = |hub: &Hub| preview(&hub.live(), NOW).decided.unwrap().variants;
+    let alike = variants(&hub);
+    assert_eq!(alike.len(), 1);
+    assert_eq!(alike[0].clusters, ["a", "b", "c"]);
+
+    hub.overridden = Some(("prod", label("tier", "gold")));
+    let different = variants(&hub);
+    let clusters: Vec<_> = different.iter().map(|v| v.clusters.join(" ")).collect();
+    assert_eq!(clusters, ["a c", "b"]);
+    assert!(different[0].resources[0].changed && !different[1].resources[0].changed);
+    let manifest = &different[0].manifests.as_ref().unwrap()[0];
+    assert_eq!(manifest["metadata"]["labels"]["tier"], "gold");
+
+    hub.overridden = Some(("prod", json!({"op": "remove", "path": "/data/none"})));
+    let decided = preview(&hub.live(), NOW).decided.unwrap();
+    let error = decided.variants[0].error.as_ref().unwrap();
+    assert!(
+        error.contains("o-0") && error.contains("/data/none"),
+        "{error}"
+    );
+    assert_eq!(decided.variants[1].error, None);
+    assert!(
+        matches!(&decided.rollout.end, End::Stuck { failing, .. } if failing == &["a", "c"]),
+        "{:?}",
+        decided.rollout
     );
 }
 

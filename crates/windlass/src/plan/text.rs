@@ -65,6 +65,12 @@ fn of_decided(decided: &Decided, all: bool) -> String {
         text.push_str("no cluster gets any\n");
     }
     text.push_str("\nCHANGES\n");
+    for pending in &decided.pending {
+        let _ = writeln!(
+            text,
+            "the hub has yet to take note of {pending}; nothing moves before"
+        );
+    }
     text.push_str(&rollout(&decided.rollout));
     text
 }
@@ -154,9 +160,17 @@ fn rollout(rollout: &Rollout) -> String {
         End::External => text.push_str(
             "nothing changes by itself: the strategy is External, so that an update run rolls out\n",
         ),
-        End::Stuck { waiting, silent } => {
+        End::Stuck {
+            waiting,
+            silent,
+            failing,
+        } => {
             let _ = writeln!(text, "Then it stops within the bounds of the strategy.");
-            for (what, clusters) in [("waiting", waiting), ("not answering", silent)] {
+            for (what, clusters) in [
+                ("waiting", waiting),
+                ("not answering", silent),
+                ("failing for their overrides", failing),
+            ] {
                 if !clusters.is_empty() {
                     let _ = writeln!(text, "  {what}: {}", names(clusters));
                 }
@@ -265,6 +279,7 @@ mod tests {
                         error: None,
                     },
                 ],
+                pending: Vec::new(),
                 rollout: Rollout {
                     steps: vec![
                         vec![change("new", Kind::Add), change("gone", Kind::Remove)],
@@ -336,6 +351,7 @@ Each step takes place as the clusters of the one before become ready, which is a
             end: End::Stuck {
                 waiting: vec!["a".to_owned()],
                 silent: vec!["b".to_owned()],
+                failing: Vec::new(),
             },
         };
         assert_eq!(

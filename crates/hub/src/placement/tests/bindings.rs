@@ -14,23 +14,25 @@ use windlass_api::{Condition, IntOrString, Time, labels};
 
 use windlass_cluster::ObjectKey;
 
+use crate::overrides::resolve::Resolved;
 use crate::placement::bindings::{BindingInputs, BindingPlan, digest_of, plan};
 use crate::placement::snapshots::{Groups, LatestSnapshot};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
 /// A placement's bindings, and what decides on them.
-struct Fleet {
-    live: BTreeMap<String, Binding>,
-    selected: Vec<&'static str>,
-    members: BTreeSet<String>,
-    unreachable: BTreeSet<String>,
-    latest: LatestSnapshot,
-    strategy: RolloutStrategy,
+pub(super) struct Fleet {
+    pub(super) live: BTreeMap<String, Binding>,
+    pub(super) selected: Vec<&'static str>,
+    pub(super) members: BTreeSet<String>,
+    pub(super) unreachable: BTreeSet<String>,
+    pub(super) latest: LatestSnapshot,
+    pub(super) strategy: RolloutStrategy,
+    pub(super) overrides: Resolved,
 }
 
 impl Fleet {
-    fn new(strategy: RolloutStrategyType) -> Self {
+    pub(super) fn new(strategy: RolloutStrategyType) -> Self {
         Self {
             live: BTreeMap::new(),
             selected: vec!["a", "b", "c"],
@@ -45,10 +47,11 @@ impl Fleet {
                 }),
                 ..Default::default()
             },
+            overrides: Resolved::default(),
         }
     }
 
-    fn plan(&self) -> BindingPlan {
+    pub(super) fn plan(&self) -> BindingPlan {
         let existing: Vec<_> = self.live.values().cloned().map(Arc::new).collect();
         let selected: Vec<_> = self
             .selected
@@ -71,12 +74,13 @@ impl Fleet {
                 latest: &self.latest,
                 groups: &Groups::default(),
                 existing: &existing,
+                overrides: &self.overrides,
             },
             NOW,
         )
     }
 
-    fn carry_out(&mut self) -> BindingPlan {
+    pub(super) fn carry_out(&mut self) -> BindingPlan {
         let plan = self.plan();
         for new in plan.create.iter().chain(&plan.replace) {
             let mut new = new.clone();
@@ -90,10 +94,10 @@ impl Fleet {
     }
 
     /// The clusters report their present content as available.
-    fn report(&mut self, clusters: &[&str]) {
+    pub(super) fn report(&mut self, clusters: &[&str]) {
         for cluster in clusters {
             let binding = self.live.get_mut(*cluster).unwrap();
-            let digest = digest_of(binding, &Groups::default(), &self.latest);
+            let digest = digest_of(binding, &Groups::default(), &self.latest, &self.overrides);
             let generation = binding.metadata.generation;
             let condition = |stage: Stage| Condition {
                 type_: stage.to_string(),
@@ -112,7 +116,7 @@ impl Fleet {
     }
 
     /// What each cluster is to run, and in which state its binding is.
-    fn shown(&self) -> Vec<String> {
+    pub(super) fn shown(&self) -> Vec<String> {
         self.live
             .values()
             .map(|binding| {
@@ -127,7 +131,7 @@ impl Fleet {
     }
 }
 
-fn snapshot(index: u64) -> LatestSnapshot {
+pub(super) fn snapshot(index: u64) -> LatestSnapshot {
     LatestSnapshot {
         name: format!("p-{index}-snapshot"),
         index,
@@ -135,7 +139,7 @@ fn snapshot(index: u64) -> LatestSnapshot {
     }
 }
 
-fn is_quiet(plan: &BindingPlan) -> bool {
+pub(super) fn is_quiet(plan: &BindingPlan) -> bool {
     plan.create.is_empty() && plan.replace.is_empty() && plan.delete.is_empty()
 }
 

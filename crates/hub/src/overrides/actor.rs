@@ -1,0 +1,169 @@
+//! The actor of an override: keeps its snapshots. The only writer of both.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{Resource, ResourceExt};
+use windlass_api::overrides::{ClusterResourceOverride, ResourceOverride};
+use windlass_api::{labels, names};
+use windlass_cluster::{ApiError, ObjectKey, Writer};
+
+use super::BY_PARENT;
+use super::kind::Kind;
+use super::plan::{Facts, Fate, plan};
+use crate::worker::{Next, work};
+use crate::world::{BY_OVERRIDE, World};
+
+/// Works on overrides. Clones share everything.
+#[derive(Clone)]
+pub struct OverrideActor {
+    world: World,
+    writer: Writer,
+}
+
+impl OverrideActor {
+    /// Wires an actor up; nothing runs yet.
+    #[must_use]
+    pub const fn new(world: World, writer: Writer) -> Self {
+        Self { world, writer }
+    }
+
+    /// Works until the queue is closed.
+    pub async fn work(self) {
+        let queue = self.world.queues.overrides.clone();
+        work(queue, "override", |key| {
+            let this = self.clone();
+            async move {
+                if key.namespace.is_empty() {
+                    this.look::<ClusterResourceOverride>(&key).await
+                } else {
+                    this.look::<ResourceOverride>(&key).await
+                }
+            }
+        })
+        .await;
+    }
+
+    async fn look<K: Kind>(&self, key: &ObjectKey) -> Result<Next, ApiError> {
+        let (overrides, _) = K::caches(&self.world.overrides);
+        let found = overrides.get(key);
+        let Some(found) = found.filter(|found| found.meta().deletion_timestamp.is_none()) else {
+            let going = overrides.get(key);
+            self.snapshots::<K>(key, None).await?;
+            if let Some(going) = going {
+                self.let_go(&*going).await?;
+            }
+            return Ok(Next::Event);
+        };
+        let found = self.ensure_finalizer(found).await?;
+        self.snapshots::<K>(key, Some(&found)).await?;
+        Ok(Next::Event)
+    }
+
+    /// Brings the snapshots into the state that [`plan`] says.
+    async fn snapshots<K: Kind>(&self, key: &ObjectKey, of: Option<&K>) -> Result<(), ApiError> {
+        let (_, cache) = K::caches(&self.world.overrides);
+        let existing = cache.by_index(BY_PARENT, &key.to_string());
+        let fate = if of.is_some() {
+            Fate::Stays
+        } else {
+            Fate::Goes
+        };
+        let facts: Vec<Facts> = existing
+            .iter()
+            .map(|snapshot| self.facts(of, &**snapshot))
+            .collect();
+        let plan = plan(fate, &facts);
+        if let (Some(index), Some(of)) = (plan.create, of) {
+            let name = names::override_snapshot(&key.name, index);
+            let mut new = of.snapshot(&name);
+            new.meta_mut().labels = Some(BTreeMap::from([
+                (labels::PARENT_OVERRIDE.to_owned(), key.name.clone()),
+                (labels::OVERRIDE_INDEX.to_owned(), index.to_string()),
+                (labels::IS_LATEST_SNAPSHOT.to_owned(), "true".to_owned()),
+            ]));
+            new.meta_mut().owner_references = Some(vec![owner_reference(of)]);
+            cache.observe(self.writer.create(&new).await?);
+        }
+        for (at, latest, owned) in &plan.mark {
+            let mut changed = (*existing[*at]).clone();
+            changed
+                .labels_mut()
+                .insert(labels::IS_LATEST_SNAPSHOT.to_owned(), latest.to_string());
+            changed.meta_mut().owner_references =
+                of.filter(|_| *owned).map(|of| vec![owner_reference(of)]);
+            cache.observe(self.writer.replace(&changed).await?);
+        }
+        for at in &plan.expired {
+            self.writer.delete(&*existing[*at]).await?;
+            cache.observe_deleted(&existing[*at]);
+        }
+        Ok(())
+    }
+
+    fn facts<K: Kind>(&self, of: Option<&K>, snapshot: &K::Snapshot) -> Facts {
+        let label = |key: &str| snapshot.labels().get(key).map(String::as_str);
+        let uid = of.and_then(|of| of.meta().uid.as_deref());
+        let owners = snapshot.owner_references();
+        let key = ObjectKey::of(snapshot).to_string();
+        Facts {
+            index: label(labels::OVERRIDE_INDEX)
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(0),
+            is_current: of.is_some_and(|of| of.hash() == *K::hash_of(snapshot)),
+            is_labelled: label(labels::IS_LATEST_SNAPSHOT) == Some("true"),
+            is_owned: match uid {
+                Some(uid) => owners.iter().any(|owner| owner.uid == uid),
+                None => !owners.is_empty(),
+            },
+            in_use: !self.world.bindings.by_index(BY_OVERRIDE, &key).is_empty(),
+        }
+    }
+
+    async fn ensure_finalizer<K: Kind>(&self, found: Arc<K>) -> Result<Arc<K>, ApiError> {
+        let ours = |finalizer: &String| finalizer == labels::OVERRIDE_FINALIZER;
+        if found.finalizers().iter().any(ours) {
+            return Ok(found);
+        }
+        let mut changed = (*found).clone();
+        changed
+            .finalizers_mut()
+            .push(labels::OVERRIDE_FINALIZER.to_owned());
+        let live = self.writer.replace(&changed).await?;
+        K::caches(&self.world.overrides).0.observe(live.clone());
+        Ok(Arc::new(live))
+    }
+
+    async fn let_go<K: Kind>(&self, going: &K) -> Result<(), ApiError> {
+        let ours = |finalizer: &String| finalizer == labels::OVERRIDE_FINALIZER;
+        if !going.finalizers().iter().any(ours) {
+            return Ok(());
+        }
+        let mut changed = going.clone();
+        changed
+            .finalizers_mut()
+            .retain(|finalizer| !ours(finalizer));
+        match self.writer.replace(&changed).await {
+            Ok(live) => {
+                if live.finalizers().is_empty() {
+                    K::caches(&self.world.overrides).0.observe_deleted(&live);
+                }
+                Ok(())
+            }
+            Err(ApiError::NotFound(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn owner_reference<K: Resource<DynamicType = ()>>(of: &K) -> OwnerReference {
+    OwnerReference {
+        api_version: K::api_version(&()).into_owned(),
+        kind: K::kind(&()).into_owned(),
+        name: of.name_any(),
+        uid: of.uid().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}

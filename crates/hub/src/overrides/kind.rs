@@ -1,0 +1,161 @@
+//! What the two kinds of overrides have in common.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use k8s_openapi::ByteString;
+use kube::{Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use windlass_api::overrides::{
+    ClusterResourceOverride, ClusterResourceOverrideSnapshot, ClusterResourceOverrideSnapshotSpec,
+    PlacementRef, ResourceOverride, ResourceOverrideSnapshot, ResourceOverrideSnapshotSpec,
+};
+use windlass_cluster::Cache;
+use windlass_render::Override;
+use windlass_status::digest::Digest;
+
+use super::{Overrides, Version};
+
+/// An object as caches and the writer want it.
+pub trait Object:
+    Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static
+{
+}
+
+impl<K> Object for K where
+    K: Resource<DynamicType = ()>
+        + Serialize
+        + DeserializeOwned
+        + Clone
+        + Debug
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// A kind of overrides.
+pub trait Kind: Object {
+    /// Its snapshots.
+    type Snapshot: Object;
+
+    /// Where both are kept.
+    fn caches(all: &Overrides) -> (&Cache<Self>, &Cache<Self::Snapshot>);
+    /// Hash of the spec, as it stands in a snapshot.
+    fn hash(&self) -> ByteString;
+    /// A snapshot of the present version.
+    fn snapshot(&self, name: &str) -> Self::Snapshot;
+    /// The hash that a snapshot has.
+    fn hash_of(snapshot: &Self::Snapshot) -> &ByteString;
+    /// Whether two snapshots say the same.
+    fn same_content(a: &Self::Snapshot, b: &Self::Snapshot) -> bool;
+    /// The placement that an override is pinned to.
+    fn placement(&self) -> Option<&PlacementRef>;
+    /// The placement that a snapshot is pinned to.
+    fn placement_of(snapshot: &Self::Snapshot) -> Option<&PlacementRef>;
+    /// What it says.
+    fn as_override(&self) -> Override<'_>;
+    /// A snapshot as one of either kind.
+    fn into_version(snapshot: Arc<Self::Snapshot>) -> Version;
+}
+
+/// Base64 of the text of the hash: that is what the API's `byte` makes of it (API §3.9).
+fn hash_of_spec(spec: &impl Serialize) -> ByteString {
+    let value = serde_json::to_value(spec).unwrap_or_default();
+    ByteString(Digest::of_json(&value).to_string().into_bytes())
+}
+
+impl Kind for ClusterResourceOverride {
+    type Snapshot = ClusterResourceOverrideSnapshot;
+
+    fn caches(all: &Overrides) -> (&Cache<Self>, &Cache<Self::Snapshot>) {
+        (&all.of_cluster, &all.cluster_snapshots)
+    }
+
+    fn hash(&self) -> ByteString {
+        hash_of_spec(&self.spec)
+    }
+
+    fn snapshot(&self, name: &str) -> Self::Snapshot {
+        let spec = ClusterResourceOverrideSnapshotSpec {
+            override_spec: self.spec.clone(),
+            override_hash: self.hash(),
+        };
+        ClusterResourceOverrideSnapshot::new(name, spec)
+    }
+
+    fn hash_of(snapshot: &Self::Snapshot) -> &ByteString {
+        &snapshot.spec.override_hash
+    }
+
+    fn same_content(a: &Self::Snapshot, b: &Self::Snapshot) -> bool {
+        a.spec == b.spec
+    }
+
+    fn placement(&self) -> Option<&PlacementRef> {
+        self.spec.placement.as_ref()
+    }
+
+    fn placement_of(snapshot: &Self::Snapshot) -> Option<&PlacementRef> {
+        snapshot.spec.override_spec.placement.as_ref()
+    }
+
+    fn as_override(&self) -> Override<'_> {
+        Override::of_cluster(&self.name_any(), &self.spec)
+    }
+
+    fn into_version(snapshot: Arc<Self::Snapshot>) -> Version {
+        Version::Cluster(snapshot)
+    }
+}
+
+impl Kind for ResourceOverride {
+    type Snapshot = ResourceOverrideSnapshot;
+
+    fn caches(all: &Overrides) -> (&Cache<Self>, &Cache<Self::Snapshot>) {
+        (&all.of_namespace, &all.snapshots)
+    }
+
+    fn hash(&self) -> ByteString {
+        hash_of_spec(&self.spec)
+    }
+
+    fn snapshot(&self, name: &str) -> Self::Snapshot {
+        let spec = ResourceOverrideSnapshotSpec {
+            override_spec: self.spec.clone(),
+            override_hash: self.hash(),
+        };
+        let mut snapshot = ResourceOverrideSnapshot::new(name, spec);
+        snapshot
+            .metadata
+            .namespace
+            .clone_from(&self.metadata.namespace);
+        snapshot
+    }
+
+    fn hash_of(snapshot: &Self::Snapshot) -> &ByteString {
+        &snapshot.spec.override_hash
+    }
+
+    fn same_content(a: &Self::Snapshot, b: &Self::Snapshot) -> bool {
+        a.spec == b.spec
+    }
+
+    fn placement(&self) -> Option<&PlacementRef> {
+        self.spec.placement.as_ref()
+    }
+
+    fn placement_of(snapshot: &Self::Snapshot) -> Option<&PlacementRef> {
+        snapshot.spec.override_spec.placement.as_ref()
+    }
+
+    fn as_override(&self) -> Override<'_> {
+        let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
+        Override::of_namespace(namespace, &self.name_any(), &self.spec)
+    }
+
+    fn into_version(snapshot: Arc<Self::Snapshot>) -> Version {
+        Version::Namespaced(snapshot)
+    }
+}

@@ -1,0 +1,264 @@
+//! Which override snapshots a binding has to name, and what those do that it names.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use windlass_api::binding::BindingSpec;
+use windlass_api::labels;
+use windlass_api::member::MemberCluster;
+use windlass_api::overrides::{ClusterResourceOverride, ResourceOverride};
+use windlass_api::placement::NamespacedName;
+use windlass_api::scoped::Binding;
+use windlass_cluster::ObjectKey;
+use windlass_render::{Cluster, ObjectId, Override, PlacementKey, effects};
+
+use super::kind::Kind;
+use super::{BY_PARENT, Overrides, Version, named_by};
+
+/// The key of a placement, for rendering.
+#[must_use]
+pub fn placement_key(placement: &ObjectKey) -> PlacementKey<'_> {
+    PlacementKey {
+        namespace: Some(placement.namespace.as_str()).filter(|namespace| !namespace.is_empty()),
+        name: &placement.name,
+    }
+}
+
+/// What overrides mean to the bindings of one placement. By default there are none.
+#[derive(Clone, Debug, Default)]
+pub struct Resolved {
+    /// The placement.
+    placement: Option<ObjectKey>,
+    /// The present versions of the overrides that are for the placement and select something of its
+    /// latest content, in order.
+    current: Vec<Version>,
+    /// Those, and every other version that a binding names.
+    known: BTreeMap<ObjectKey, Version>,
+    /// Labels of the member clusters.
+    clusters: BTreeMap<String, BTreeMap<String, String>>,
+    /// Overrides of which the present version has no snapshot yet. Until it has, nothing may move.
+    pub pending: Vec<String>,
+}
+
+/// The lists of a binding.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lists {
+    /// Snapshots of ClusterResourceOverrides, sorted; none rather than empty.
+    pub cluster: Option<Vec<String>>,
+    /// Snapshots of ResourceOverrides, sorted; none rather than empty.
+    pub namespaced: Option<Vec<NamespacedName>>,
+}
+
+impl Lists {
+    /// The lists of a binding as it is.
+    #[must_use]
+    pub fn of(spec: &BindingSpec) -> Self {
+        let cluster = spec.cluster_resource_override_snapshots.clone();
+        let namespaced = spec.resource_override_snapshots.clone();
+        Self {
+            cluster: cluster.filter(|list| !list.is_empty()),
+            namespaced: namespaced.filter(|list| !list.is_empty()),
+        }
+    }
+
+    /// Has a binding name them.
+    pub fn set(self, spec: &mut BindingSpec) {
+        spec.cluster_resource_override_snapshots = self.cluster;
+        spec.resource_override_snapshots = self.namespaced;
+    }
+}
+
+impl Resolved {
+    /// Puts the picture together. `current` are present versions in any order; `named` those that bindings
+    /// name.
+    #[must_use]
+    pub fn new(
+        placement: ObjectKey,
+        mut current: Vec<Version>,
+        named: impl IntoIterator<Item = Version>,
+        clusters: BTreeMap<String, BTreeMap<String, String>>,
+        pending: Vec<String>,
+    ) -> Self {
+        current.sort_by_key(Version::key);
+        let known = current
+            .iter()
+            .cloned()
+            .chain(named)
+            .map(|version| (version.key(), version))
+            .collect();
+        Self {
+            placement: Some(placement),
+            current,
+            known,
+            clusters,
+            pending,
+        }
+    }
+
+    /// What the binding of a cluster has to name: the overrides of which a rule matches the cluster.
+    #[must_use]
+    pub fn lists(&self, cluster: &str) -> Lists {
+        let none = BTreeMap::new();
+        let labels = self.clusters.get(cluster).unwrap_or(&none);
+        let cluster = Cluster {
+            name: cluster,
+            labels,
+        };
+        let mut lists = Lists::default();
+        for version in &self.current {
+            if !version.as_override().matches(cluster) {
+                continue;
+            }
+            let key = version.key();
+            match version {
+                Version::Cluster(_) => lists.cluster.get_or_insert_default().push(key.name),
+                Version::Namespaced(_) => {
+                    lists
+                        .namespaced
+                        .get_or_insert_default()
+                        .push(NamespacedName {
+                            name: key.name,
+                            namespace: key.namespace,
+                        });
+                }
+            }
+        }
+        lists
+    }
+
+    /// The versions that a binding names, in order; in the place of one that is not known, its key.
+    #[must_use]
+    pub fn versions(&self, spec: &BindingSpec) -> Vec<Result<Version, ObjectKey>> {
+        named_by(spec)
+            .into_iter()
+            .map(|key| self.known.get(&key).cloned().ok_or(key))
+            .collect()
+    }
+
+    /// What the overrides that a binding names do on its cluster, for its digest.
+    #[must_use]
+    pub fn effects(&self, spec: &BindingSpec) -> BTreeMap<String, String> {
+        let named = named_by(spec);
+        let Some(placement) = self.placement.as_ref().filter(|_| !named.is_empty()) else {
+            return BTreeMap::new();
+        };
+        let none = BTreeMap::new();
+        let labels = self.clusters.get(&spec.target_cluster).unwrap_or(&none);
+        let found = self.versions(spec);
+        effects_of(placement, &found, &spec.target_cluster, labels)
+    }
+}
+
+/// What versions do on a cluster; one that is missing counts by its key.
+#[must_use]
+pub fn effects_of(
+    placement: &ObjectKey,
+    versions: &[Result<Version, ObjectKey>],
+    cluster: &str,
+    labels: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let overrides: Vec<Override<'_>> = versions
+        .iter()
+        .flatten()
+        .map(Version::as_override)
+        .collect();
+    let cluster = Cluster {
+        name: cluster,
+        labels,
+    };
+    let mut all = effects(&overrides, placement_key(placement), cluster);
+    for missing in versions.iter().filter_map(|version| version.as_ref().err()) {
+        all.insert(format!("missing {missing}"), String::new());
+    }
+    all
+}
+
+impl Overrides {
+    /// Whether any override may be for a placement, whatever that selects.
+    #[must_use]
+    pub fn any_for(&self, placement: &ObjectKey) -> bool {
+        let key = placement_key(placement);
+        let of_cluster = self.of_cluster.list();
+        of_cluster.iter().any(|o| o.as_override().is_for(key))
+            || self
+                .of_namespace
+                .list()
+                .iter()
+                .any(|o| o.as_override().is_for(key))
+    }
+
+    /// What the overrides mean to a placement that holds these objects.
+    #[must_use]
+    pub fn resolve(
+        &self,
+        placement: &ObjectKey,
+        objects: &[ObjectId<'_>],
+        bindings: &[Arc<Binding>],
+        clusters: &[Arc<MemberCluster>],
+    ) -> Resolved {
+        let key = placement_key(placement);
+        let mut current = Vec::new();
+        let mut pending = Vec::new();
+        for found in self.of_cluster.list() {
+            self.take::<ClusterResourceOverride>(&found, key, objects, &mut current, &mut pending);
+        }
+        let namespaces: BTreeSet<&str> = objects.iter().filter_map(|id| id.namespace).collect();
+        for namespace in namespaces {
+            for found in self.of_namespace.in_namespace(namespace) {
+                self.take::<ResourceOverride>(&found, key, objects, &mut current, &mut pending);
+            }
+        }
+        let named: BTreeSet<ObjectKey> = bindings
+            .iter()
+            .flat_map(|binding| named_by(&binding.spec))
+            .collect();
+        if current.is_empty() && named.is_empty() && pending.is_empty() {
+            return Resolved::default();
+        }
+        let clusters = clusters
+            .iter()
+            .map(|cluster| (cluster.name_any(), cluster.labels().clone()))
+            .collect();
+        let named = named.iter().filter_map(|key| self.version(key));
+        Resolved::new(placement.clone(), current, named, clusters, pending)
+    }
+
+    fn take<K: Kind>(
+        &self,
+        found: &K,
+        placement: PlacementKey<'_>,
+        objects: &[ObjectId<'_>],
+        current: &mut Vec<Version>,
+        pending: &mut Vec<String>,
+    ) {
+        let view = found.as_override();
+        let concerns = found.meta().deletion_timestamp.is_none()
+            && view.is_for(placement)
+            && objects.iter().any(|id| view.selects(id));
+        if !concerns {
+            return;
+        }
+        let key = ObjectKey::of(found);
+        let snapshots = K::caches(self).1.by_index(BY_PARENT, &key.to_string());
+        let index = |snapshot: &Arc<K::Snapshot>| -> u64 {
+            let label = snapshot.labels().get(labels::OVERRIDE_INDEX);
+            label.and_then(|text| text.parse().ok()).unwrap_or(0)
+        };
+        match snapshots.into_iter().max_by_key(index) {
+            Some(newest) if *K::hash_of(&newest) == found.hash() => {
+                current.push(K::into_version(newest));
+            }
+            _ => pending.push(format!("{} {key}", K::kind(&()))),
+        }
+    }
+
+    /// The versions that a binding names, in order; in the place of one that does not exist, its key.
+    #[must_use]
+    pub fn versions_of(&self, spec: &BindingSpec) -> Vec<Result<Version, ObjectKey>> {
+        named_by(spec)
+            .into_iter()
+            .map(|key| self.version(&key).ok_or(key))
+            .collect()
+    }
+}

@@ -1,0 +1,243 @@
+//! A change of an override rolls out like a change of a resource.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::json;
+use windlass_api::binding::BindingStatus;
+use windlass_api::conditions::Stage;
+use windlass_api::overrides::{ClusterResourceOverrideSnapshot, ResourceOverrideSnapshot};
+use windlass_api::placement::RolloutStrategyType;
+use windlass_api::{Condition, Time};
+use windlass_cluster::ObjectKey;
+use windlass_status::digest::Digest;
+
+use super::bindings::{Fleet, is_quiet, snapshot};
+use crate::overrides::Version;
+use crate::overrides::resolve::Resolved;
+use crate::placement::bindings::digest_of;
+use crate::placement::snapshots::Groups;
+
+/// A rule that sets a value on the clusters whose label `name` is one of these.
+fn rule(clusters: &[&str], value: &str) -> serde_json::Value {
+    let expression = json!({"key": "name", "operator": "In", "values": clusters});
+    json!({"clusterSelector": {"clusterSelectorTerms": [{"labelSelector": {"matchExpressions": [expression]}}]},
+        "jsonPatchOverrides": [{"op": "add", "path": "/data/a", "value": value}]})
+}
+
+fn cro(name: &str, rules: &[serde_json::Value]) -> Version {
+    let selector = json!({"group": "", "version": "v1", "kind": "Namespace", "name": "app"});
+    let snapshot: ClusterResourceOverrideSnapshot = serde_json::from_value(json!({
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourceOverrideSnapshot",
+        "metadata": {"name": name}, "spec": {"overrideHash": "", "overrideSpec": {
+            "clusterResourceSelectors": [selector], "policy": {"overrideRules": rules}}}}))
+    .unwrap();
+    Version::Cluster(Arc::new(snapshot))
+}
+
+fn ro(namespace: &str, name: &str, rules: &[serde_json::Value]) -> Version {
+    let selector = json!({"group": "", "version": "v1", "kind": "ConfigMap", "name": "c"});
+    let snapshot: ResourceOverrideSnapshot = serde_json::from_value(json!({
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ResourceOverrideSnapshot",
+        "metadata": {"name": name, "namespace": namespace}, "spec": {"overrideHash": "", "overrideSpec": {
+            "resourceSelectors": [selector], "policy": {"overrideRules": rules}}}}))
+    .unwrap();
+    Version::Namespaced(Arc::new(snapshot))
+}
+
+/// Clusters a, b and c, each with its name as a label.
+fn resolved(current: &[Version], named: &[Version]) -> Resolved {
+    let clusters = ["a", "b", "c"].map(|name| {
+        let labels = BTreeMap::from([("name".to_owned(), name.to_owned())]);
+        (name.to_owned(), labels)
+    });
+    Resolved::new(
+        ObjectKey::cluster("p"),
+        current.to_vec(),
+        named.to_vec(),
+        clusters.into(),
+        Vec::new(),
+    )
+}
+
+/// What each binding names.
+fn named(fleet: &Fleet) -> Vec<String> {
+    let lists = fleet.live.values().map(|binding| {
+        let spec = &binding.spec;
+        let of_cluster = spec.cluster_resource_override_snapshots.clone();
+        let of_namespace = spec.resource_override_snapshots.iter().flatten();
+        let of_namespace = of_namespace.map(|named| format!("{}/{}", named.namespace, named.name));
+        let all: Vec<String> = of_cluster
+            .into_iter()
+            .flatten()
+            .chain(of_namespace)
+            .collect();
+        format!("{}: {}", spec.target_cluster, all.join(" "))
+    });
+    lists.collect()
+}
+
+fn rolling() -> Fleet {
+    Fleet::new(RolloutStrategyType::RollingUpdate)
+}
+
+#[test]
+fn a_binding_names_what_matches_its_cluster_sorted() {
+    let mut fleet = rolling();
+    fleet.overrides = resolved(
+        &[
+            ro("z", "y-0", &[rule(&["a", "b"], "1")]),
+            ro("app", "y-0", &[rule(&["a"], "1")]),
+            cro("second-3", &[rule(&["a", "c"], "1")]),
+            cro("first-12", &[rule(&["a"], "1"), rule(&["x"], "2")]),
+            cro("nowhere-0", &[rule(&["x"], "1")]),
+        ],
+        &[],
+    );
+    let plan = fleet.carry_out();
+    assert_eq!(
+        plan.create.len(),
+        3,
+        "named as they are created: no further write"
+    );
+    assert_eq!(
+        named(&fleet),
+        [
+            "a: first-12 second-3 app/y-0 z/y-0",
+            "b: z/y-0",
+            "c: second-3"
+        ]
+    );
+    assert!(is_quiet(&fleet.plan()));
+}
+
+#[test]
+fn a_change_keeps_to_the_budget_and_leaves_others_alone() {
+    let mut fleet = rolling();
+    fleet.carry_out();
+    fleet.report(&["a", "b", "c"]);
+    let v0 = cro("o-0", &[rule(&["a", "b"], "1"), rule(&["c"], "9")]);
+    fleet.overrides = resolved(&[v0.clone()], &[]);
+    let plan = fleet.carry_out();
+    assert_eq!(
+        (plan.replace.len(), plan.held.len()),
+        (1, 2),
+        "maxUnavailable is 1"
+    );
+    assert!(is_quiet(&fleet.plan()), "it waits");
+    for ready in ["a", "b"] {
+        fleet.report(&[ready]);
+        assert_eq!(fleet.carry_out().replace.len(), 1);
+    }
+    fleet.report(&["c"]);
+    assert_eq!(named(&fleet), ["a: o-0", "b: o-0", "c: o-0"]);
+    // The next version changes what c gets, and nothing elsewhere: those get its name at once, and have
+    // nothing to do.
+    let digest = |fleet: &Fleet, cluster: &str| {
+        let none = Groups::default();
+        digest_of(&fleet.live[cluster], &none, &fleet.latest, &fleet.overrides)
+    };
+    let before = ["a", "b", "c"].map(|cluster| digest(&fleet, cluster));
+    let v1 = cro("o-1", &[rule(&["a", "b"], "1"), rule(&["c"], "10")]);
+    fleet.overrides = resolved(&[v1.clone()], &[v0]);
+    assert_eq!(fleet.carry_out().replace.len(), 3);
+    assert_eq!(named(&fleet), ["a: o-1", "b: o-1", "c: o-1"]);
+    let after = ["a", "b", "c"].map(|cluster| digest(&fleet, cluster));
+    assert_eq!(before[..2], after[..2]);
+    assert_ne!(before[2], after[2]);
+    // A version for other clusters only is named nowhere.
+    fleet.report(&["a", "b", "c"]);
+    fleet.overrides = resolved(&[v1.clone(), cro("p-0", &[rule(&["x"], "1")])], &[v1]);
+    assert!(is_quiet(&fleet.plan()));
+}
+
+#[test]
+fn without_the_override_clusters_go_back_one_by_one() {
+    let mut fleet = rolling();
+    let version = ro("app", "o-0", &[rule(&["a", "b", "c"], "1")]);
+    fleet.overrides = resolved(&[version.clone()], &[]);
+    fleet.carry_out();
+    fleet.report(&["a", "b", "c"]);
+    fleet.overrides = resolved(&[], &[version]);
+    assert_eq!(fleet.carry_out().replace.len(), 1);
+    assert_eq!(named(&fleet), ["a: ", "b: app/o-0", "c: app/o-0"]);
+    fleet.report(&["a"]);
+    fleet.carry_out();
+    assert_eq!(named(&fleet), ["a: ", "b: ", "c: app/o-0"]);
+}
+
+#[test]
+fn nothing_moves_until_the_new_version_has_its_snapshot() {
+    let mut fleet = rolling();
+    let version = cro("o-0", &[rule(&["a"], "1")]);
+    fleet.overrides = resolved(&[version.clone()], &[]);
+    fleet.carry_out();
+    fleet.report(&["a", "b", "c"]);
+    // The override changed, and so did the content.
+    fleet.latest = snapshot(1);
+    let mut pending = resolved(&[], &[version]);
+    pending.pending = vec!["ClusterResourceOverride o".to_owned()];
+    fleet.overrides = pending;
+    let plan = fleet.plan();
+    assert!(
+        is_quiet(&plan),
+        "neither old override with new content nor new content without"
+    );
+    assert_eq!(plan.held.len(), 3);
+    fleet.overrides = resolved(&[cro("o-1", &[rule(&["a"], "2")])], &[]);
+    assert_eq!(fleet.carry_out().replace.len(), 1);
+    assert_eq!(fleet.shown()[0], "a Bound p-1-snapshot");
+    assert_eq!(named(&fleet)[0], "a: o-1");
+}
+
+/// The override can't be worked in on the cluster, whose objects were available before.
+fn refuse(fleet: &mut Fleet, cluster: &str) {
+    let none = Groups::default();
+    let digest = digest_of(&fleet.live[cluster], &none, &fleet.latest, &fleet.overrides);
+    let binding = fleet.live.get_mut(cluster).unwrap();
+    let condition = |stage: Stage, status: &str| Condition {
+        type_: stage.to_string(),
+        status: status.to_owned(),
+        reason: "R".to_owned(),
+        message: String::new(),
+        observed_generation: binding.metadata.generation,
+        last_transition_time: Time(Timestamp::UNIX_EPOCH),
+    };
+    binding.status = Some(BindingStatus {
+        conditions: Some(vec![
+            condition(Stage::Overridden, "False"),
+            condition(Stage::Available, "True"),
+        ]),
+        observed_digest: digest.map(|digest: Digest| digest.to_string()),
+        ..Default::default()
+    });
+}
+
+#[test]
+fn a_cluster_that_can_not_have_it_holds_up_no_other() {
+    let mut fleet = rolling();
+    fleet.carry_out();
+    fleet.report(&["a", "b", "c"]);
+    fleet.overrides = resolved(&[cro("o-0", &[rule(&["a", "b", "c"], "bad on a")])], &[]);
+    fleet.carry_out();
+    refuse(&mut fleet, "a");
+    for next in ["b", "c"] {
+        assert_eq!(fleet.carry_out().replace.len(), 1, "{next}");
+        fleet.report(&[next]);
+    }
+    assert!(is_quiet(&fleet.plan()));
+    // All refuse the next one; once it is mended, they still go one by one: all of them serve.
+    let v1 = cro("o-1", &[rule(&["a", "b", "c"], "bad")]);
+    fleet.overrides = resolved(
+        &[v1.clone()],
+        &[cro("o-0", &[rule(&["a", "b", "c"], "bad on a")])],
+    );
+    for next in ["a", "b", "c"] {
+        assert_eq!(fleet.carry_out().replace.len(), 1, "{next}");
+        refuse(&mut fleet, next);
+    }
+    fleet.overrides = resolved(&[cro("o-2", &[rule(&["a", "b", "c"], "good")])], &[v1]);
+    assert_eq!(fleet.carry_out().replace.len(), 1);
+    assert!(is_quiet(&fleet.plan()));
+}
