@@ -133,6 +133,42 @@ fn the_hub_does_what_the_plan_says() {
     a_changed_one(&mut fleet);
     what_the_hub_would_not_do(&fleet);
     a_namespaced_one(&fleet);
+    what_overrides_change(&fleet);
+}
+
+fn what_overrides_change(fleet: &Fleet) {
+    let manifest = "
+apiVersion: placement.kubernetes-fleet.io/v1
+kind: ResourceOverride
+metadata: {name: data, namespace: web}
+spec:
+  placement: {name: web}
+  resourceSelectors: [{group: '', version: v1, kind: ConfigMap, name: c}]
+  policy:
+    overrideRules:
+    - clusterSelector:
+        clusterSelectorTerms: [{labelSelector: {matchLabels: {fleet.windlass.dev/tier: gold}}}]
+      jsonPatchOverrides: [{op: replace, path: /data/v, value: gold}]
+";
+    fleet.kubectl(
+        "hub",
+        "label membercluster member-2 fleet.windlass.dev/tier=gold",
+    );
+    fleet.apply("hub", manifest);
+    eventually("the change is everywhere", || {
+        fleet.get("member-2", "configmap c -n web", "{.data.v}") == "gold"
+    });
+    let told = json(fleet, &["web", "--manifests"]);
+    assert_eq!(steps(&told), Vec::<String>::new());
+    let variants = told["decided"]["variants"].as_array().unwrap();
+    for variant in variants {
+        for cluster in variant["clusters"].as_array().unwrap() {
+            let told = &variant["manifests"][1]["data"]["v"];
+            let there = fleet.get(cluster.as_str().unwrap(), "configmap c -n web", "{.data.v}");
+            assert_eq!(told, &Value::from(there), "{cluster}");
+        }
+    }
+    assert_eq!(variants.len(), 2);
 }
 
 fn a_new_placement(fleet: &Fleet) {

@@ -139,6 +139,18 @@ pub const fn placement_deleting(scope: Scope) -> &'static str {
     }
 }
 
+/// Extension: condition type of a binding: statuses were copied onto the hub's objects.
+pub const STATUS_REPORTED_BACK: &str = "StatusReportedBack";
+
+/// Extension: condition type of a placement: statuses are where its reportBackStrategy wants them.
+#[must_use]
+pub const fn placement_reported_back(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Cluster => "ClusterResourcePlacementStatusReportedBack",
+        Scope::Namespaced => "ResourcePlacementStatusReportedBack",
+    }
+}
+
 words! {
     /// Reasons on placements and on cluster entries (API §4.1, §4.2).
     Reason {

@@ -67,7 +67,12 @@ pub struct Contents {
     shared: Arc<Mutex<HashMap<String, Weak<Content>>>>,
     /// The one used last per placement is kept, for it is the one that is asked for next.
     recent: Arc<Mutex<HashMap<ObjectKey, Arc<Content>>>>,
+    /// Who fetches what, by UID: a content is asked for by all clusters of a placement at once.
+    flights: Arc<Mutex<HashMap<String, Flight>>>,
 }
+
+/// Held while a content is fetched.
+type Flight = Arc<tokio::sync::Mutex<()>>;
 
 impl Contents {
     /// Nothing is fetched yet.
@@ -78,6 +83,7 @@ impl Contents {
             client,
             shared: Arc::default(),
             recent: Arc::default(),
+            flights: Arc::default(),
         }
     }
 
@@ -90,10 +96,31 @@ impl Contents {
             return Ok(None);
         };
         let uid = meta.uid().unwrap_or_default();
-        if let Some(content) = lock(&self.shared).get(&uid).and_then(Weak::upgrade) {
+        if let Some(content) = self.shared(&uid) {
             return Ok(Some(content));
         }
-        let Some(placement) = placement_of(&*meta) else {
+        let flight = Arc::clone(lock(&self.flights).entry(uid.clone()).or_default());
+        let landed = flight.lock().await;
+        let content = match self.shared(&uid) {
+            Some(content) => Ok(Some(content)),
+            None => self.load(master, &meta, &uid).await,
+        };
+        lock(&self.flights).remove(&uid);
+        drop(landed);
+        content
+    }
+
+    fn shared(&self, uid: &str) -> Option<Arc<Content>> {
+        lock(&self.shared).get(uid).and_then(Weak::upgrade)
+    }
+
+    async fn load(
+        &self,
+        master: &ObjectKey,
+        meta: &SnapshotMeta,
+        uid: &str,
+    ) -> Result<Option<Arc<Content>>, ApiError> {
+        let Some(placement) = placement_of(meta) else {
             return Ok(None);
         };
         let groups = self.world.groups_of(&placement);
@@ -122,7 +149,7 @@ impl Contents {
             selected: opened.selected,
             problems: opened.problems,
         });
-        self.keep(&placement, &uid, &content);
+        self.keep(&placement, uid, &content);
         Ok(Some(content))
     }
 

@@ -5,6 +5,7 @@
 //! was placed there changes. Each look is level-triggered: the member engine does what is missing, and
 //! nothing where nothing is.
 
+mod migrate;
 mod pull;
 
 use std::collections::BTreeMap;
@@ -13,18 +14,19 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use windlass_api::binding::BindingStatus;
-use windlass_api::conditions::{BindingReason, Stage, Status};
+use windlass_api::conditions::{BindingReason, STATUS_REPORTED_BACK, Stage, Status};
 use windlass_api::scoped::Binding;
 use windlass_api::{Condition, labels, names};
 use windlass_cluster::{ApiError, ObjectKey, Writer, clock};
 use windlass_member::manifest::Manifest;
 use windlass_member::{Desired, Outcome, Removal, RemovalMode, report};
 use windlass_render::Privileged;
-use windlass_status::conditions::NewCondition;
+use windlass_status::conditions::{NewCondition, find};
 use windlass_status::digest::{BindingInputs, Digest, binding_digest};
 
 use crate::contents::{Content, Contents};
 use crate::lanes::Lanes;
+use crate::members::migrate::Mode;
 use crate::members::{Members, is_push};
 use crate::observe::{Skipped, log_binding, skipped};
 use crate::overrides::named_by;
@@ -32,6 +34,7 @@ use crate::overrides::resolve::effects_of;
 use crate::pull::deliver::Pull;
 use crate::removal;
 use crate::render::{self, Refusal};
+use crate::report_back::{self, ReportBack, Told, Wish};
 use crate::worker::{Next, work};
 use crate::works;
 use crate::world::{World, placement_of};
@@ -43,6 +46,7 @@ pub struct Delivery {
     contents: Contents,
     members: Members,
     writer: Writer,
+    report_back: ReportBack,
     lanes: Lanes,
     pull: Pull,
 }
@@ -50,7 +54,13 @@ pub struct Delivery {
 impl Delivery {
     /// Wires delivery up; nothing runs yet.
     #[must_use]
-    pub fn new(world: World, contents: Contents, members: Members, writer: Writer) -> Self {
+    pub fn new(
+        world: World,
+        contents: Contents,
+        members: Members,
+        writer: Writer,
+        report_back: ReportBack,
+    ) -> Self {
         let queue = world.queues.bindings.clone();
         Self {
             pull: Pull::new(world.pull.clone(), writer.clone()),
@@ -58,6 +68,7 @@ impl Delivery {
             contents,
             members,
             writer,
+            report_back,
             lanes: Lanes::new(move |key| queue.add(key)),
         }
     }
@@ -142,9 +153,16 @@ impl Delivery {
             work_namespace: names::member_namespace(cluster),
             digest,
             strategy: binding.spec.apply_strategy.clone().unwrap_or_default(),
+            mirror: self.is_mirrored(&placement),
             manifests,
         };
-        let outcome = member.deliver(&desired).await;
+        let outcome = match self.absorb(&member, &binding, &placement).await {
+            Ok(()) => member.deliver(&desired).await,
+            Err(error) => Outcome {
+                error: Some(error),
+                ..Outcome::default()
+            },
+        };
         self.report(&binding, &content, digest, &outcome).await
     }
 
@@ -200,14 +218,33 @@ impl Delivery {
                 error.retry_after().or(Some(Duration::from_secs(1))),
             ));
         }
+        let copied = match self.is_mirrored(&content.placement) {
+            true if outcome.unsupported.is_none() => {
+                let key = ObjectKey::of(binding);
+                Some(self.report_back.copy(&key, content, outcome).await)
+            }
+            _ => None,
+        };
         self.write_status(binding, Some((digest, content)), |report| {
             report.outcome(outcome);
+            report.reported_back(copied.as_ref());
         })
         .await?;
-        Ok(match outcome.retry {
+        let again = match copied {
+            Some(Err(error)) => return Ok(Next::Backoff(error.retry_after())),
+            Some(Ok((_, again))) => again,
+            None => None,
+        };
+        Ok(match outcome.retry.into_iter().chain(again).min() {
             Some(delay) => Next::After(delay),
             None => Next::Event,
         })
+    }
+
+    /// Whether a placement's statuses are copied onto the hub's objects.
+    fn is_mirrored(&self, placement: &ObjectKey) -> bool {
+        let placement = self.world.placements.get(placement);
+        placement.is_some_and(|placement| report_back::wish_of(&placement) == Wish::Mirror)
     }
 
     /// Removes what a binding that is being deleted placed, then lets it go.
@@ -225,11 +262,19 @@ impl Delivery {
         }) else {
             return self.let_go(binding).await;
         };
-        if !is_push(&known) {
-            return self.remove_pull(binding, Some(&known)).await;
-        }
         let live = self.world.placements.get(&placement);
         let mode = removal::mode(&known, live.as_deref(), binding);
+        match self.remover(binding, is_push(&known)) {
+            Some(Mode::Pull) => return self.remove_pull(binding, mode).await,
+            Some(Mode::Push) => {}
+            None => {
+                let message =
+                    format!("waiting until cluster {cluster} has changed its mode of delivery");
+                self.write_status(binding, None, |report| report.removing(message))
+                    .await?;
+                return Ok(Next::Event);
+            }
+        }
         let Some(member) = self.members.get(cluster) else {
             let what = if mode == RemovalMode::Abandon {
                 "release"
@@ -243,6 +288,7 @@ impl Delivery {
                 .await?;
             return Ok(Next::Event);
         };
+        self.absorb(&member, binding, &placement).await?;
         match member.remove(&works::name_of(&placement), mode).await {
             Removal::Done => self.let_go(binding).await,
             Removal::Waiting { for_what, retry } => {
@@ -274,6 +320,7 @@ impl Delivery {
     }
 
     async fn let_go(&self, binding: &Binding) -> Result<Next, ApiError> {
+        self.report_back.forget(&ObjectKey::of(binding));
         let mut changed = binding.clone();
         changed
             .finalizers_mut()
@@ -476,6 +523,24 @@ impl Report<'_> {
         for (stage, status, reason, message) in told.conditions {
             self.condition(stage, status, reason, message);
         }
+    }
+
+    /// How copying statuses went; when that is not known, what was said of it before.
+    fn reported_back(
+        &mut self,
+        copied: Option<&Result<(Option<Told>, Option<Duration>), ApiError>>,
+    ) {
+        let built = match copied {
+            None => None,
+            Some(Ok((Some(told), _))) => {
+                let generation = self.binding.metadata.generation;
+                let condition = told.condition(STATUS_REPORTED_BACK, generation);
+                Some(condition.build(self.previous, self.now))
+            }
+            Some(Ok((None, _)) | Err(_)) => find(self.previous, STATUS_REPORTED_BACK).cloned(),
+        };
+        let list = self.status.conditions.get_or_insert_default();
+        list.extend(built);
     }
 
     fn previous_failures(&self) -> &[windlass_api::placement::FailedResourcePlacement] {

@@ -26,6 +26,7 @@ use crate::members::{MemberPolicy, Members};
 use crate::observe::{Observer, REPORTER, instance};
 use crate::overrides::actor::OverrideActor;
 use crate::placement::actor::Actor;
+use crate::report_back::ReportBack;
 use crate::select::Resources;
 use crate::select::rules::{ApiFilter, FilterError};
 use crate::world::{Queues, World};
@@ -182,9 +183,11 @@ impl Hub {
         };
         let members = Members::new(world.clone(), writer.clone(), requests, policy, &registry)?;
         let contents = Contents::new(world.clone(), client.clone());
+        let discovery = Discovery::new(client.clone());
+        let report_back = ReportBack::new(writer.clone(), discovery.clone());
         let resources = Resources::with_filter(
-            client.clone(),
-            Discovery::new(client),
+            client,
+            discovery,
             options.filter,
             Arc::new(move |placement: &ObjectKey| queues.placements.add(placement.clone())),
         );
@@ -198,7 +201,13 @@ impl Hub {
         );
         Ok(Self {
             overrides: OverrideActor::new(world.clone(), writer.clone()),
-            delivery: Delivery::new(world.clone(), contents, members.clone(), writer),
+            delivery: Delivery::new(
+                world.clone(),
+                contents,
+                members.clone(),
+                writer,
+                report_back,
+            ),
             world,
             reader,
             lead,

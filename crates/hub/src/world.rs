@@ -14,12 +14,13 @@ use windlass_api::member::MemberCluster;
 use windlass_api::scoped::{Binding, Placement, PolicySnapshot};
 use windlass_api::{labels, names};
 use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey, Queue};
-use windlass_scheduler::NAMESPACES_COLLECTED;
 
+use crate::matters::Matters;
 use crate::observe::Observer;
 use crate::overrides::{self, Overrides};
 use crate::placement::snapshots::{Groups, SnapshotMeta};
 use crate::pull::PullCaches;
+use crate::report_back;
 use crate::scoped::ScopedCache;
 
 /// Index of bindings, snapshots and policies: the placement that they belong to.
@@ -75,7 +76,7 @@ impl World {
         let bindings =
             ScopedCache::start("bindings", client, || binding_options(&queues, &observer));
         let placements = ScopedCache::start("placements", client, || {
-            placement_options(&queues, &observer)
+            placement_options(&queues, &observer, bindings.clone())
         });
         let clusters = {
             let options = cluster_options(&queues, &observer, placements.clone(), bindings.clone());
@@ -191,8 +192,13 @@ fn enqueue_parents<K: kube::Resource>(queue: &Queue<ObjectKey>, change: &Change<
     }
 }
 
-fn placement_options(queues: &Queues, observer: &Observer) -> CacheOptions<Placement> {
+fn placement_options(
+    queues: &Queues,
+    observer: &Observer,
+    bindings: ScopedCache<Binding>,
+) -> CacheOptions<Placement> {
     let (queue, observer) = (queues.placements.clone(), observer.clone());
+    let deliveries = queues.bindings.clone();
     CacheOptions {
         on_change: Arc::new(move |change: &Change<Placement>| {
             observer.placement_changed(change);
@@ -205,6 +211,14 @@ fn placement_options(queues: &Queues, observer: &Observer) -> CacheOptions<Place
                     && old.status == new.status);
             if !same_wish {
                 enqueue(&queue, change.key.clone(), change.initial);
+            }
+            // Delivery reads statuses back if the placement wants that.
+            if let (Some(old), Some(new)) = (&change.old, &change.new)
+                && report_back::wish_of(old) != report_back::wish_of(new)
+            {
+                for binding in bindings.under(BY_PLACEMENT, &change.key) {
+                    enqueue(&deliveries, ObjectKey::of(&*binding), change.initial);
+                }
             }
         }),
         ..Default::default()
@@ -303,13 +317,15 @@ fn cluster_options(
                     enqueue(&queues.bindings, ObjectKey::of(&**binding), change.initial);
                 }
             }
-            if scheduling_differs(old, new) {
-                for placement in placements.list() {
-                    enqueue(
-                        &queues.placements,
-                        ObjectKey::of(&*placement),
-                        change.initial,
-                    );
+            let matters = Matters::of(old, new);
+            if matters.to_none() {
+                return;
+            }
+            for placement in placements.list() {
+                let key = ObjectKey::of(&*placement);
+                let is_namespaced = !key.namespace.is_empty();
+                if matters.to(placement.spec.policy.as_ref(), is_namespaced) {
+                    enqueue(&queues.placements, key, change.initial);
                 }
             }
         }),
@@ -323,42 +339,6 @@ fn delivery_differs(old: Option<&MemberCluster>, new: Option<&MemberCluster>) ->
     };
     old.annotations() != new.annotations()
         || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
-}
-
-/// Whether a change of a cluster can change where anything goes. Heartbeats and the time of an
-/// observation can't.
-fn scheduling_differs(old: Option<&MemberCluster>, new: Option<&MemberCluster>) -> bool {
-    let (Some(old), Some(new)) = (old, new) else {
-        return true;
-    };
-    let facts = |cluster: &MemberCluster| {
-        let status = cluster.status.clone().unwrap_or_default();
-        let properties: Vec<(String, String)> = status
-            .properties
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(name, property)| (name, property.value))
-            .collect();
-        let usage = status
-            .resource_usage
-            .map(|usage| (usage.capacity, usage.allocatable, usage.available));
-        let agents: Vec<_> = status
-            .agent_status
-            .unwrap_or_default()
-            .into_iter()
-            .map(|a| (a.type_, a.conditions))
-            .collect();
-        let tells_namespaces = matches!(&status.conditions, Some(all)
-            if all.iter().any(|c| c.type_ == NAMESPACES_COLLECTED));
-        let namespaces = status
-            .namespaces
-            .map(|all| all.into_keys().collect::<Vec<_>>());
-        (properties, usage, agents, tells_namespaces, namespaces)
-    };
-    old.labels() != new.labels()
-        || old.spec.taints != new.spec.taints
-        || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
-        || facts(old) != facts(new)
 }
 
 fn secret_options(queues: &Queues) -> CacheOptions<Secret> {

@@ -95,6 +95,7 @@ impl Member {
             digest: desired.digest,
         };
         self.resolve(&mut items, &facts).await?;
+        self.watches.mirror(&desired.work_name, desired.mirror);
         self.claim(&desired.work_name, &items).await;
         self.look(&mut items, &facts).await?;
         self.rule_out_outage(&mut items).await?;
@@ -104,7 +105,13 @@ impl Member {
         let (leftovers, retry) = self.prune(&items, &mut facts).await?;
         self.record(&items, facts).await?;
         self.poll(&mut items);
-        Ok(outcome(&items, leftovers, retry))
+        let mut outcome = outcome(&items, leftovers, retry);
+        if desired.mirror {
+            for (item, manifest) in items.iter().zip(&mut outcome.manifests) {
+                manifest.live = item.applied_object();
+            }
+        }
+        Ok(outcome)
     }
 
     async fn claim(&self, work: &str, items: &[Item<'_>]) {

@@ -144,7 +144,13 @@ impl Item<'_> {
                 .filter(|_| self.problem.is_none())
                 .map(|live| assess(self.id(), live)),
             generation: live.and_then(|live| live.metadata.generation).unwrap_or(0),
+            live: None,
         }
+    }
+
+    /// The object as it is on the member, once applied.
+    pub fn applied_object(&self) -> Option<Arc<DynamicObject>> {
+        self.live.clone().filter(|_| self.problem.is_none())
     }
 }
 
@@ -170,6 +176,7 @@ mod tests {
             work_namespace: "n".into(),
             digest: Digest::of_bytes(b""),
             strategy: ApplyStrategy::default(),
+            mirror: false,
             manifests: [
                 object("v1", "a"),
                 object("v1", "b"),
@@ -203,6 +210,7 @@ mod tests {
             work_namespace: "n".into(),
             digest: Digest::of_bytes(b""),
             strategy: ApplyStrategy::default(),
+            mirror: false,
             manifests: [role("windlass-hub"), role("web")].into(),
         };
         let items = items(&desired);

@@ -92,6 +92,14 @@ impl Member {
         self.watches.stop();
     }
 
+    /// Whether the AppliedWork of that name says that a desired state was applied in full.
+    #[must_use]
+    pub fn has_applied(&self, work: &str, digest: &str) -> bool {
+        let work = self.works.get(&ObjectKey::cluster(work));
+        let status = work.as_ref().and_then(|work| work.status.as_ref());
+        status.and_then(|status| status.digest.as_deref()) == Some(digest)
+    }
+
     /// When the cluster last answered a delivery or a removal; none before the first.
     #[must_use]
     pub fn last_contact(&self) -> Option<Instant> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::core::DynamicObject;
 use windlass_api::placement::{ApplyStrategy, EnvelopeIdentifier};
 use windlass_cluster::ApiError;
 use windlass_status::digest::Digest;
@@ -20,6 +21,8 @@ pub struct Desired {
     pub digest: Digest,
     /// How to apply.
     pub strategy: ApplyStrategy,
+    /// Whether the outcome is to hold the objects, whose every change of status then is told.
+    pub mirror: bool,
     /// The manifests.
     pub manifests: Arc<[Arc<Manifest>]>,
 }
@@ -53,6 +56,8 @@ pub struct ManifestOutcome {
     pub available: Option<Availability>,
     /// Generation of the member's object; 0 when there is none, or it has none.
     pub generation: i64,
+    /// The member's object, once applied, if that was asked for.
+    pub live: Option<Arc<DynamicObject>>,
 }
 
 impl Outcome {

@@ -82,6 +82,7 @@ impl Member {
         }
         drop(held);
         if matches!(result, Ok(Removal::Done)) {
+            self.watches.mirror(work, false);
             self.watches.claim(work, &[]).await;
             self.memory.end(work);
             self.end_turns(work);
@@ -353,7 +354,7 @@ impl Member {
 
     /// How to address an entry's kind. What the server once said is enough, and safer than to ask once
     /// more: a kind whose server is down for a while is not gone.
-    async fn kind_of(
+    pub(crate) async fn kind_of(
         &self,
         entry: &AppliedResourceMeta,
         id: &ManifestId,

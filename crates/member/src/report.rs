@@ -229,6 +229,7 @@ mod tests {
             }),
             available,
             generation: 3,
+            live: None,
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dashmap::DashMap;
+use dashmap::{DashMap, DashSet};
 use futures::future::join_all;
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::runtime::watcher;
@@ -34,6 +34,8 @@ pub(crate) struct Watches {
     memory: Arc<Memory>,
     /// Versions by UID that are answers to writes of our own: their news is none.
     own: Arc<DashMap<String, String>>,
+    /// Works that are told of every change of a status.
+    mirrors: Arc<DashSet<String>>,
     state: Mutex<State>,
 }
 
@@ -51,6 +53,7 @@ impl Watches {
             wake,
             memory,
             own: Arc::default(),
+            mirrors: Arc::default(),
             state: Mutex::default(),
         }
     }
@@ -65,6 +68,15 @@ impl Watches {
         let first_lists = join_all(unsynced.map(Cache::wait_synced));
         // What is late is read object by object.
         drop(tokio::time::timeout(PATIENCE, first_lists).await);
+    }
+
+    /// Says whether a Work is told of every change of a status.
+    pub fn mirror(&self, work: &str, yes: bool) {
+        if !yes {
+            self.mirrors.remove(work);
+        } else if !self.mirrors.contains(work) {
+            self.mirrors.insert(work.to_owned());
+        }
     }
 
     fn claimed(&self, work: &str, kinds: &[&KnownKind]) -> Vec<Cache<DynamicObject>> {
@@ -137,10 +149,11 @@ impl Watches {
             kind: resource.kind.clone(),
             ..Default::default()
         };
-        let (wake, memory, own) = (
+        let (wake, memory, own, mirrors) = (
             Arc::clone(&self.wake),
             Arc::clone(&self.memory),
             Arc::clone(&self.own),
+            Arc::clone(&self.mirrors),
         );
         let options = CacheOptions {
             trim: Some(trim as fn(&mut DynamicObject)),
@@ -155,9 +168,14 @@ impl Watches {
                     }
                     Some(new) => {
                         let (uid, version) = state_of(new);
-                        if own.get(&uid).is_some_and(|written| *written == version)
-                            || !matters(&template, change)
-                        {
+                        if own.get(&uid).is_some_and(|written| *written == version) {
+                            return;
+                        }
+                        if !matters(&template, change) {
+                            let mirrored = works_of(new).filter(|work| mirrors.contains(*work));
+                            if is_status_new(change) {
+                                mirrored.for_each(|work| wake(work));
+                            }
                             return;
                         }
                         if is_container(&id) {
@@ -245,6 +263,13 @@ fn matters(template: &ManifestId, change: &Change<DynamicObject>) -> bool {
         _ => without_status(old) == without_status(new),
     };
     !same_metadata || !same_content || assess(template, old) != assess(template, new)
+}
+
+fn is_status_new(change: &Change<DynamicObject>) -> bool {
+    let status = |object: &Option<Arc<DynamicObject>>| -> Option<serde_json::Value> {
+        object.as_ref()?.data.get("status").cloned()
+    };
+    status(&change.old) != status(&change.new)
 }
 
 fn without_status(object: &DynamicObject) -> Vec<(&String, &serde_json::Value)> {

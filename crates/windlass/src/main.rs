@@ -8,7 +8,9 @@ mod hub;
 mod join;
 mod leave;
 mod log;
+mod migrate;
 mod peer_flags;
+mod placeable;
 mod plan;
 mod status;
 mod table;
@@ -35,6 +37,8 @@ enum Command {
     Join(join::Args),
     /// Let a cluster leave; what runs there stays, unless it is purged.
     Leave(leave::Args),
+    /// Change who delivers to a cluster, the hub or an agent; nothing on it is deleted.
+    Migrate(migrate::Args),
     /// Say what a new or changed placement would do, and do nothing.
     Plan(plan::Args),
     /// Show placements, or how one fares on each cluster.
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
             Command::Hub(args) => hub::run(*args).await,
             Command::Join(args) => join::run(args).await,
             Command::Leave(args) => leave::run(args).await,
+            Command::Migrate(args) => migrate::run(args).await,
             Command::Plan(args) => plan::run(args).await,
             Command::Status(args) => status::run(args).await,
         }

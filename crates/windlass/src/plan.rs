@@ -11,11 +11,11 @@ use prometheus::Registry;
 use serde::Serialize;
 use windlass_api::scoped::Placement;
 use windlass_cluster::{ApiError, ConnectOptions, ObjectKey, RequestCounter, clock, connect};
-use windlass_hub::ApiFilter;
 use windlass_hub::preview::{self, Preview, Wish};
 use windlass_hub::scoped::api_in;
 
 use crate::cli::{self, Failure, words};
+use crate::placeable::Placeable;
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -28,7 +28,7 @@ kubectl apply --dry-run=server.")]
 pub struct Args {
     /// An existing placement; not needed with --file.
     placement: Option<String>,
-    /// Namespace of a ResourcePlacement; without it, NAME is a ClusterResourcePlacement.
+    /// Namespace of a ResourcePlacement; without it, PLACEMENT is a ClusterResourcePlacement.
     #[arg(long, short, env = "WINDLASS_NAMESPACE")]
     namespace: Option<String>,
     /// Manifest of the placement as it would be; - reads it from the standard input.
@@ -50,7 +50,8 @@ pub struct Args {
     /// Show every cluster, not only the first of those that are not picked.
     #[arg(long, env = "WINDLASS_ALL")]
     all: bool,
-    #[command(flatten)]
+    /// As the hub's.
+    #[command(flatten, next_help_heading = "As the hub's")]
     placeable: Placeable,
 }
 
@@ -120,51 +121,6 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         return Err("nothing can be decided; the condition says why".into());
     }
     Ok(())
-}
-
-/// What the hub has been told may be placed: the same flags.
-#[derive(clap::Args)]
-struct Placeable {
-    /// As the hub's.
-    #[arg(
-        long,
-        env = "WINDLASS_SKIPPED_PROPAGATING_APIS",
-        default_value = "",
-        hide_default_value = true,
-        conflicts_with = "allowed_propagating_apis"
-    )]
-    skipped_propagating_apis: String,
-    /// As the hub's.
-    #[arg(
-        long,
-        env = "WINDLASS_ALLOWED_PROPAGATING_APIS",
-        default_value = "",
-        hide_default_value = true
-    )]
-    allowed_propagating_apis: String,
-    /// As the hub's.
-    #[arg(
-        long,
-        env = "WINDLASS_SKIPPED_PROPAGATING_NAMESPACES",
-        default_value = "",
-        hide_default_value = true
-    )]
-    skipped_propagating_namespaces: String,
-    /// As the hub's.
-    #[arg(long, env = "WINDLASS_ENABLE_WORKLOAD")]
-    enable_workload: bool,
-}
-
-impl Placeable {
-    fn filter(&self) -> Result<ApiFilter, Failure> {
-        let filter = ApiFilter::new(
-            &self.skipped_propagating_apis,
-            &self.allowed_propagating_apis,
-        )?;
-        Ok(filter
-            .reserving(&self.skipped_propagating_namespaces)
-            .with_hub_workloads(self.enable_workload))
-    }
 }
 
 /// A client that only reads, on what is known to be a hub.

@@ -54,6 +54,9 @@ impl Members {
         if !bindings.is_empty() {
             return self.release(cluster, &bindings, trouble).await;
         }
+        // Of an agent, if the cluster was about to change its mode of delivery.
+        self.clear_namespace(&names::member_namespace(&name))
+            .await?;
         match self.remove_rights(&name, trouble).await {
             Ok(Rights::Gone) => self.let_go(cluster).await,
             Ok(Rights::Going) => Ok(Next::After(GOODBYE_PERIOD)),
@@ -71,7 +74,7 @@ impl Members {
 
     /// Whether the cluster can be reached, now that it is needed; the trouble, if not. The engine is
     /// needed for the removal also after a restart.
-    async fn reach(&self, name: &str) -> Option<String> {
+    pub(super) async fn reach(&self, name: &str) -> Option<String> {
         if let Err(trouble) = self.connect(name).await {
             return Some(trouble);
         }
@@ -90,7 +93,8 @@ impl Members {
         if self.is_lost(cluster, trouble.is_some()) {
             // Said first: delivery lets go of a binding only then, and later there is less to name.
             if !self.has_given_up(&name) {
-                self.give_up(cluster, bindings).await?;
+                self.give_up(cluster, "Leaving without the cluster", bindings)
+                    .await?;
             }
             for binding in bindings {
                 self.world.queues.bindings.add(ObjectKey::of(&**binding));
@@ -118,9 +122,10 @@ impl Members {
 
     /// Says what is left behind: in the cluster's condition, for those who watch it go, in an event, and, one
     /// line for each AppliedWork, in the log.
-    async fn give_up(
+    pub(super) async fn give_up(
         &self,
         cluster: &MemberCluster,
+        how: &str,
         bindings: &[Arc<Binding>],
     ) -> Result<(), ApiError> {
         let left: Vec<LeftBehind> = bindings
@@ -136,7 +141,10 @@ impl Members {
             })
             .collect();
         let list = left_behind::list(&left);
-        let message = format!("Leaving without the cluster; left behind on it: {list}");
+        let message = match list.as_str() {
+            "" => format!("{how}; nothing was placed on it"),
+            list => format!("{how}; left behind on it: {list}"),
+        };
         self.say(cluster, Leaving::LeftBehind, &message).await?;
         for left in left {
             tracing::warn!("left behind on the cluster: {left}");
@@ -148,7 +156,11 @@ impl Members {
     ///
     /// # Errors
     /// Why they stay, once that is certain enough.
-    async fn remove_rights(&self, name: &str, trouble: Option<String>) -> Result<Rights, String> {
+    pub(super) async fn remove_rights(
+        &self,
+        name: &str,
+        trouble: Option<String>,
+    ) -> Result<Rights, String> {
         let (since, agreed) = match self.goodbyes.get(name).map(|goodbye| *goodbye) {
             None => (clock::monotonic(), false),
             Some(Goodbye::Asked { since, agreed }) => (since, agreed),
@@ -233,12 +245,16 @@ impl Members {
 
     /// Whether a leaving cluster need not be waited for any more.
     fn is_lost(&self, cluster: &MemberCluster, is_silent: bool) -> bool {
-        if is_silent && cluster.annotations().contains_key(labels::FORCE_LEAVE) {
-            return true;
-        }
         let no_way =
             self.world.secrets.is_synced() && self.secret_of(&cluster.name_any()).is_none();
-        no_way || waited(cluster) >= self.policy.force_delete_wait
+        no_way || self.is_over(cluster, is_silent)
+    }
+
+    /// Whether a leaving cluster was waited for for long enough; one that is silent not at all, if somebody
+    /// has said so.
+    pub(super) fn is_over(&self, cluster: &MemberCluster, is_silent: bool) -> bool {
+        is_silent && cluster.annotations().contains_key(labels::FORCE_LEAVE)
+            || waited(cluster) >= self.policy.force_delete_wait
     }
 }
 

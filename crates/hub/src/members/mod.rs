@@ -8,6 +8,7 @@ mod facts;
 pub mod heard;
 pub mod leave;
 pub mod left_behind;
+pub mod migrate;
 pub mod profile;
 pub mod profiles;
 pub mod pull;
@@ -34,6 +35,7 @@ use windlass_cluster::{
 use windlass_member::{Member, MemberOptions, credentials};
 use windlass_status::digest::Digest;
 
+use self::migrate::Mode;
 use self::profiles::Profiles;
 use self::status::Endpoint;
 use self::usage::{trim_node, trim_pod};
@@ -114,12 +116,7 @@ impl Members {
             Ok(gauge)
         };
         Ok(Self {
-            profiles: Profiles::start(
-                world.clone(),
-                writer.clone(),
-                policy.unhealthy_threshold,
-                policy.profiles,
-            ),
+            profiles: Profiles::start(world.clone(), writer.clone(), policy.profiles),
             world,
             writer,
             requests,
@@ -160,29 +157,36 @@ impl Members {
     /// Clusters that have stopped answering, or whose agents have stopped reporting.
     #[must_use]
     pub fn unreachable(&self) -> BTreeSet<String> {
-        let silent = |cluster: &Arc<MemberCluster>| {
-            let name = cluster.name_any();
-            if !is_push(cluster) {
-                return self.is_silent(&name);
-            }
-            self.connections
-                .get(&name)
-                .is_none_or(|c| lock(&c.state).healthy == Some(false))
-        };
         self.world
             .clusters
             .list()
             .iter()
-            .filter(|cluster| silent(cluster))
+            .filter(|cluster| self.is_silent_one(cluster))
             .map(|cluster| cluster.name_any())
             .collect()
+    }
+
+    /// Whether a cluster is one of those.
+    fn is_unreachable(&self, name: &str) -> bool {
+        let cluster = self.world.clusters.get(&ObjectKey::cluster(name));
+        cluster.is_some_and(|cluster| self.is_silent_one(&cluster))
+    }
+
+    fn is_silent_one(&self, cluster: &MemberCluster) -> bool {
+        let name = cluster.name_any();
+        if !is_push(cluster) {
+            return self.is_silent(&name);
+        }
+        self.connections
+            .get(&name)
+            .is_none_or(|c| lock(&c.state).healthy == Some(false))
     }
 
     /// When a cluster was last heard of; later than its status says, which is written rarely.
     #[must_use]
     pub fn last_contact(&self, cluster: &str) -> Option<Timestamp> {
         let Some(connection) = self.connections.get(cluster) else {
-            return self.world.pull.heard(cluster).map(|heard| heard.time);
+            return self.world.pull.heard(cluster).at().map(|heard| heard.time);
         };
         let answered = lock(&connection.state).answered;
         answered.map(|(_, at)| at)
@@ -197,7 +201,6 @@ impl Members {
         let next = self.process(name).await?;
         Ok(match (next, self.show_profile(name).await) {
             (Next::Event, Some(wait)) => Next::After(wait),
-            (Next::After(other), Some(wait)) => Next::After(wait.min(other)),
             (next, _) => next,
         })
     }
@@ -210,9 +213,32 @@ impl Members {
             }
             return Ok(Next::Event);
         };
-        if !is_push(&cluster) {
-            return self.process_pull(cluster).await;
+        let stays = cluster.metadata.deletion_timestamp.is_none();
+        let migrates = self
+            .changes_to(&cluster)
+            .filter(|_| stays && self.writer.gate().is_open());
+        match (is_push(&cluster), migrates) {
+            (true, None) => self.process_push(cluster).await,
+            (false, None) => self.process_pull(cluster).await,
+            (false, Some(Mode::Push)) => self.await_push(&cluster).await,
+            (true, Some(Mode::Push)) => {
+                self.process_push(cluster).await?;
+                self.end_pull(name).await
+            }
+            (true, Some(Mode::Pull)) => {
+                self.process_push(cluster).await?;
+                self.await_agent(name).await
+            }
+            (false, Some(Mode::Pull)) => {
+                self.process_pull(cluster).await?;
+                self.end_push(name).await
+            }
         }
+    }
+
+    /// One look at a cluster in push mode.
+    async fn process_push(&self, cluster: Arc<MemberCluster>) -> Result<Next, ApiError> {
+        let name = &cluster.name_any();
         if !self.writer.gate().is_open() {
             return Ok(self.stand_by(name, &cluster).await);
         }

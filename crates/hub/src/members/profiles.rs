@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dashmap::DashMap;
-use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher;
@@ -17,8 +16,7 @@ use windlass_api::profile::{CLUSTER_PROFILE_CRD, ClusterProfile};
 use windlass_cluster::{ApiError, Cache, CacheOptions, Change, ObjectKey, Writer, clock};
 use windlass_status::digest::Digest;
 
-use super::heard::{Heard, Moment, Verdict};
-use super::{Members, is_push, profile};
+use super::{Members, profile};
 use crate::world::World;
 
 /// How often a profile that could not be written is tried again.
@@ -31,8 +29,6 @@ type Crd = PartialObjectMeta<CustomResourceDefinition>;
 pub struct Profiles {
     world: World,
     writer: Writer,
-    /// How long a cluster may be silent.
-    threshold: Duration,
     /// While the CRD is there.
     watch: Arc<Mutex<Option<Watch>>>,
     /// None when nobody wants profiles.
@@ -40,8 +36,6 @@ pub struct Profiles {
     /// What was last sent for a cluster, and the resourceVersion that came of it: an older CRD drops what it
     /// does not know, which must not be sent for ever.
     sent: Arc<DashMap<String, (Digest, Option<String>)>>,
-    /// Heartbeats of clusters whose agents write them.
-    heard: Arc<DashMap<String, Heard<Option<Timestamp>>>>,
 }
 
 struct Watch {
@@ -52,24 +46,21 @@ struct Watch {
 impl Profiles {
     /// Begins to look whether the CRD is installed, if profiles are wanted.
     #[must_use]
-    pub fn start(world: World, writer: Writer, threshold: Duration, wanted: bool) -> Self {
+    pub fn start(world: World, writer: Writer, wanted: bool) -> Self {
         let watch: Arc<Mutex<Option<Watch>>> = Arc::default();
         let crds = wanted.then(|| watch_crd(&world, &writer, &watch));
         Self {
             world,
             writer,
-            threshold,
             watch,
             crds,
             sent: Arc::default(),
-            heard: Arc::default(),
         }
     }
 
-    /// Brings the profile of a cluster up to date; when to look again, if nothing happens. `silent`: what the
-    /// hub knows of a cluster that it delivers to itself; none where an agent sends heartbeats. Trouble is
-    /// logged: a profile must not hold up its cluster.
-    pub async fn sync(&self, name: &str, silent: Option<bool>) -> Option<Duration> {
+    /// Brings the profile of a cluster up to date; when to try again, if that fails. `silent`: nothing is heard
+    /// of the cluster. Trouble is logged: a profile must not hold up its cluster.
+    pub async fn sync(&self, name: &str, silent: bool) -> Option<Duration> {
         let cluster = self.world.clusters.get(&ObjectKey::cluster(name));
         let Some(profiles) = lock(&self.watch)
             .as_ref()
@@ -91,17 +82,10 @@ impl Profiles {
         let Some(cluster) = cluster.filter(|cluster| cluster.metadata.deletion_timestamp.is_none())
         else {
             self.sent.remove(name);
-            self.heard.remove(name);
             return again(self.remove(name, live.as_deref(), &profiles).await);
         };
-        let (silent, wait) = self.silence(&cluster, silent);
-        let Err(error) = self
-            .write(&cluster, live.as_deref(), silent, &profiles)
-            .await
-        else {
-            return wait;
-        };
-        again(Err(error))
+        let written = self.write(&cluster, live.as_deref(), silent, &profiles);
+        again(written.await)
     }
 
     async fn write(
@@ -177,35 +161,12 @@ impl Profiles {
         }
         Ok(())
     }
-
-    /// Whether a cluster is silent, and when it will be if nothing more is heard of it.
-    fn silence(&self, cluster: &MemberCluster, known: Option<bool>) -> (bool, Option<Duration>) {
-        if let Some(silent) = known {
-            return (silent, None);
-        }
-        let now = Moment {
-            instant: clock::monotonic(),
-            time: clock::now(),
-        };
-        let agent = profile::agent_of(cluster);
-        let beat = agent.and_then(|agent| agent.last_received_heartbeat.as_ref());
-        let mut heard = self.heard.entry(cluster.name_any()).or_default();
-        heard.observe(beat.map(|beat| beat.0), now);
-        let silent = heard.verdict(now.instant, self.threshold) == Verdict::Silent;
-        (silent, heard.until_silent(now.instant, self.threshold))
-    }
 }
 
 impl Members {
-    /// Brings the profile of a cluster up to date; when to look again, if nothing happens.
+    /// Brings the profile of a cluster up to date; when to try again, if that fails.
     pub(super) async fn show_profile(&self, name: &str) -> Option<Duration> {
-        let cluster = self.world.clusters.get(&ObjectKey::cluster(name));
-        let silent = cluster.filter(|cluster| is_push(cluster)).map(|_| {
-            let connection = self.connections.get(name);
-            connection
-                .is_none_or(|connection| super::lock(&connection.state).healthy == Some(false))
-        });
-        self.profiles.sync(name, silent).await
+        self.profiles.sync(name, self.is_unreachable(name)).await
     }
 
     pub(super) fn is_leaving(&self, name: &str) -> bool {

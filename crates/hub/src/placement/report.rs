@@ -12,13 +12,16 @@ use windlass_api::placement::{PlacementStatus, ResourceIdentifier, RolloutStrate
 use windlass_api::scoped::{Binding, Placement};
 use windlass_cluster::{ApiError, ObjectKey, clock};
 use windlass_scheduler::Schedule;
+use windlass_status::conditions::set;
 use windlass_status::defaults::rollout_type;
 
 use super::actor::{Actor, Decided};
 use super::snapshots::{Groups, LatestSnapshot};
 use super::status::{self, StatusInputs};
+use crate::members::is_push;
 use crate::observe::{Skipped, skipped};
 use crate::overrides::resolve::Resolved;
+use crate::report_back;
 use crate::select::Selection;
 
 /// How many clusters a note names.
@@ -56,7 +59,7 @@ impl Actor {
         let said = std::slice::from_ref(&decided.schedule.message);
         let message = [said, &decided.notes].concat().join("; ");
         let policy_snapshot = decided.policy_snapshot.name_any();
-        let rolled = status::roll_up(
+        let mut rolled = status::roll_up(
             &StatusInputs {
                 placement,
                 scheduling: Scheduling::Decided {
@@ -78,6 +81,7 @@ impl Actor {
             },
             now,
         );
+        self.say_reported_back(placement, &bindings, &mut rolled.status, now);
         if placement.status.as_ref() == Some(&rolled.status) {
             skipped(Skipped::Placement);
             return Ok(None);
@@ -90,6 +94,34 @@ impl Actor {
         let size = self.put_status(placement, rolled.status).await?;
         self.memory.entry(key).or_default().status_from = Some(moment + status::pause_after(size));
         Ok(None)
+    }
+
+    /// Says whether statuses are where the reportBackStrategy wants them.
+    fn say_reported_back(
+        &self,
+        placement: &Placement,
+        bindings: &[Arc<Binding>],
+        status: &mut PlacementStatus,
+        now: jiff::Timestamp,
+    ) {
+        let type_ = report_back::condition_type(placement);
+        let list = status.conditions.get_or_insert_default();
+        let pushed: Vec<&str> = bindings
+            .iter()
+            .filter(|binding| binding.spec.state == BindingState::Bound)
+            .map(|binding| binding.spec.target_cluster.as_str())
+            .filter(|cluster| {
+                let cluster = self.world.clusters.get(&ObjectKey::cluster(*cluster));
+                cluster.is_some_and(|cluster| is_push(&cluster))
+            })
+            .collect();
+        match report_back::of_placement(placement, bindings, &pushed) {
+            None => list.retain(|condition| condition.type_ != type_),
+            Some(told) => {
+                let condition = told.condition(type_, placement.metadata.generation);
+                set(list, condition, now);
+            }
+        }
     }
 
     /// Under External all selected clusters may share a snapshot that is not the latest; its content is

@@ -364,6 +364,7 @@ fn any_hub() -> impl Strategy<Value = Hub> {
                 }
                 hub.placement.metadata.generation = Some(2);
                 hub.version = version;
+                hub.overridden = overridden.then(|| ("prod", label("x", "1")));
                 hub
             },
         )

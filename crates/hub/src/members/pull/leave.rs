@@ -34,7 +34,8 @@ impl Members {
             return Ok(Next::Event);
         }
         let namespace = names::member_namespace(&name);
-        let given_up = waited(cluster) >= self.policy.force_delete_wait;
+        self.listen(&name, cluster);
+        let given_up = self.is_over(cluster, self.is_silent(&name));
         if !self.agent_is_gone(&name) && !given_up {
             if is_purged(cluster) && !self.world.bindings.by_index(BY_CLUSTER, &name).is_empty() {
                 self.say(
@@ -52,12 +53,12 @@ impl Members {
         }
         if !self.agent_is_gone(&name) && !self.has_given_up(&name) {
             // Said first: delivery lets go of a binding only then.
-            let message = format!(
-                "Leaving without the cluster's agent, which has not answered for {} s; what was placed there, \
-                 and the AppliedWorks that own it, are left behind",
+            let how = format!(
+                "Leaving without the cluster's agent, which was waited for for {} s",
                 waited(cluster).as_secs()
             );
-            self.say(cluster, Leaving::LeftBehind, &message).await?;
+            let bindings = self.world.bindings.by_index(BY_CLUSTER, &name);
+            self.give_up(cluster, &how, &bindings).await?;
         }
         self.clear_namespace(&namespace).await?;
         let bindings = self.world.bindings.by_index(BY_CLUSTER, &name);
@@ -93,7 +94,10 @@ impl Members {
         }
     }
 
-    async fn tell_to_leave(&self, cluster: &MemberCluster) -> Result<(), ApiError> {
+    pub(in crate::members) async fn tell_to_leave(
+        &self,
+        cluster: &MemberCluster,
+    ) -> Result<(), ApiError> {
         let wanted = objects::internal(cluster, MembershipState::Leave);
         let Some(live) = self.world.pull.agent(&cluster.name_any()) else {
             return Ok(());
@@ -119,7 +123,10 @@ impl Members {
     }
 
     /// Takes the agent's finalizers off its Works, and deletes its namespace with all that is in it.
-    pub(super) async fn clear_namespace(&self, namespace: &str) -> Result<(), ApiError> {
+    pub(in crate::members) async fn clear_namespace(
+        &self,
+        namespace: &str,
+    ) -> Result<(), ApiError> {
         let pull = &self.world.pull;
         for work in pull.works.in_namespace(namespace) {
             if work.finalizers().is_empty() {

@@ -1,0 +1,442 @@
+//! Statuses of placed objects, copied onto the hub's own objects (API §2.5, `reportBackStrategy`).
+//!
+//! The API has it for a placement that selects exactly one cluster: with several, whose status would the
+//! hub's object show? To the destination WorkAPI statuses travel in Works, which clusters in push mode don't
+//! have.
+//!
+//! A status is written when it differs from what the hub's object has, and only once for each status of the
+//! member's object: should somebody else on the hub write it too, there is no quarrel.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kube::core::GroupVersionKind;
+use serde_json::Value;
+use windlass_api::conditions::{self, Status};
+use windlass_api::placement::{
+    PlacementPolicy, PlacementType, ReportBackDestination, ReportBackStrategyType, RolloutStrategy,
+};
+use windlass_api::scoped::{Binding, Placement, Scope};
+use windlass_cluster::clock::{self, Instant};
+use windlass_cluster::{ApiError, Discovery, ObjectKey, Writer};
+use windlass_member::manifest::ManifestId;
+use windlass_member::{ManifestOutcome, Outcome};
+use windlass_status::conditions::{NewCondition, find};
+use windlass_status::digest::Digest;
+
+use crate::contents::Content;
+
+/// Shortest time between two rounds of writes of one placement.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How soon what the API server has refused is tried again.
+const REFUSED: Duration = Duration::from_secs(30);
+
+/// What a placement asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Nothing.
+    Off,
+    /// That the statuses on its only cluster are copied onto the hub's objects.
+    Mirror,
+    /// The same, but it does not select exactly one cluster.
+    OfSeveralClusters,
+    /// That the statuses come in Works.
+    InWorks,
+}
+
+/// Reads a placement's wish.
+#[must_use]
+pub fn wish(policy: Option<&PlacementPolicy>, strategy: Option<&RolloutStrategy>) -> Wish {
+    let Some(wanted) = strategy
+        .and_then(|strategy| strategy.report_back_strategy.as_ref())
+        .filter(|wanted| wanted.type_ == ReportBackStrategyType::Mirror)
+    else {
+        return Wish::Off;
+    };
+    match wanted.destination {
+        // The schema refuses that.
+        None => Wish::Off,
+        Some(ReportBackDestination::WorkAPI) => Wish::InWorks,
+        Some(ReportBackDestination::OriginalResource) if selects_one(policy) => Wish::Mirror,
+        Some(ReportBackDestination::OriginalResource) => Wish::OfSeveralClusters,
+    }
+}
+
+/// As [`wish`], of a placement.
+#[must_use]
+pub fn wish_of(placement: &Placement) -> Wish {
+    let spec = &placement.spec;
+    wish(spec.policy.as_ref(), spec.strategy.as_ref())
+}
+
+fn selects_one(policy: Option<&PlacementPolicy>) -> bool {
+    let Some(policy) = policy else { return false };
+    match policy.placement_type {
+        Some(PlacementType::PickFixed) => policy
+            .cluster_names
+            .as_ref()
+            .is_some_and(|names| names.len() == 1),
+        Some(PlacementType::PickN) => policy.number_of_clusters == Some(1),
+        Some(PlacementType::PickAll) | None => false,
+    }
+}
+
+/// How copying went; a condition of the binding and of the placement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Whether every status is where it belongs.
+    pub status: Status,
+    /// In one word.
+    pub reason: &'static str,
+    /// In words for a person.
+    pub message: String,
+}
+
+impl Told {
+    fn no(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            status: Status::False,
+            reason,
+            message: message.into(),
+        }
+    }
+
+    /// As a condition.
+    #[must_use]
+    pub fn condition<'a>(&self, type_: &'a str, generation: Option<i64>) -> NewCondition<'a> {
+        NewCondition {
+            type_,
+            status: self.status,
+            reason: self.reason,
+            message: self.message.clone(),
+            observed_generation: generation,
+        }
+    }
+}
+
+/// What a placement's status says; none when nothing is asked for. `pushed`: the selected clusters that are
+/// in push mode.
+#[must_use]
+pub fn of_placement(
+    placement: &Placement,
+    bindings: &[Arc<Binding>],
+    pushed: &[&str],
+) -> Option<Told> {
+    match wish_of(placement) {
+        Wish::Off => None,
+        Wish::OfSeveralClusters => Some(Told::no(
+            "NotOneCluster",
+            "statuses are copied onto the hub's objects only for a placement of exactly one cluster: \
+             PickFixed with one name, or PickN with numberOfClusters 1",
+        )),
+        Wish::InWorks => Some(match pushed.first() {
+            None => Told {
+                status: Status::True,
+                reason: "InWorks",
+                message: "Statuses come in the Works of the clusters".to_owned(),
+            },
+            Some(cluster) => Told::no(
+                "NoWork",
+                format!(
+                    "cluster {cluster} is in push mode, where there is no Work that could hold statuses; \
+                     set destination to OriginalResource"
+                ),
+            ),
+        }),
+        Wish::Mirror => Some(of_binding(bindings)),
+    }
+}
+
+fn of_binding(bindings: &[Arc<Binding>]) -> Told {
+    let told = bindings
+        .iter()
+        .filter(|binding| binding.metadata.deletion_timestamp.is_none())
+        .filter_map(|binding| binding.status.as_ref()?.conditions.as_deref())
+        .find_map(|list| find(list, conditions::STATUS_REPORTED_BACK));
+    match told {
+        Some(told) => Told {
+            status: Status::parse(&told.status),
+            reason: if told.status == "True" {
+                COPIED
+            } else {
+                FAILED
+            },
+            message: told.message.clone(),
+        },
+        None => Told {
+            status: Status::Unknown,
+            reason: "StatusReportPending",
+            message: "No status has been copied yet".to_owned(),
+        },
+    }
+}
+
+/// Type of a placement's condition.
+#[must_use]
+pub fn condition_type(placement: &Placement) -> &'static str {
+    conditions::placement_reported_back(Scope::of(placement))
+}
+
+const COPIED: &str = "StatusReportedBack";
+const FAILED: &str = "StatusReportFailed";
+
+/// Copies statuses. Clones share what was copied.
+#[derive(Clone)]
+pub struct ReportBack {
+    writer: Writer,
+    discovery: Discovery,
+    copied: Arc<Mutex<HashMap<ObjectKey, Copied>>>,
+}
+
+/// What was copied of a binding.
+#[derive(Default)]
+struct Copied {
+    /// Of each object, the member's status.
+    of: HashMap<ManifestId, Digest>,
+    /// When the next round may begin.
+    next: Option<Instant>,
+}
+
+impl ReportBack {
+    /// Nothing is copied yet. `discovery` is the hub's.
+    #[must_use]
+    pub fn new(writer: Writer, discovery: Discovery) -> Self {
+        Self {
+            writer,
+            discovery,
+            copied: Arc::default(),
+        }
+    }
+
+    /// Forgets a binding.
+    pub fn forget(&self, binding: &ObjectKey) {
+        self.lock().remove(binding);
+    }
+
+    /// Copies the statuses that have changed. Tells how that went, unless it is not time to try, and when to
+    /// come again.
+    ///
+    /// # Errors
+    /// When the hub's API server can't be asked; what it refuses for good is told instead.
+    pub async fn copy(
+        &self,
+        binding: &ObjectKey,
+        content: &Content,
+        outcome: &Outcome,
+    ) -> Result<(Option<Told>, Option<Duration>), ApiError> {
+        let selected: HashSet<&ManifestId> = content
+            .manifests
+            .iter()
+            .map(|manifest| &manifest.id)
+            .collect();
+        let own = &content.placement.namespace;
+        let mine = |manifest: &&ManifestOutcome| {
+            let id = &manifest.id;
+            // What came in an envelope is not the hub's object of that name.
+            selected.contains(id)
+                && !steers(id)
+                && (own.is_empty() || id.namespace.as_ref() == Some(own))
+        };
+        let mut count = 0;
+        let mut changed = Vec::new();
+        for manifest in outcome.manifests.iter().filter(mine) {
+            if let Some(status) = status_of(manifest) {
+                count += 1;
+                let digest = Digest::of_json(status);
+                if !self.is_copied(binding, &manifest.id, digest) {
+                    changed.push((&manifest.id, status, digest));
+                }
+            }
+        }
+        if !changed.is_empty()
+            && let Some(wait) = self.pause(binding)
+        {
+            return Ok((None, Some(wait)));
+        }
+        let mut refused = Vec::new();
+        for (id, status, digest) in changed {
+            match self.put(id, status).await {
+                Ok(()) => self.note(binding, id, digest),
+                Err(ApiError::Rejected(why)) => refused.push(format!("{id}: {why}")),
+                Err(error) => return Err(error),
+            }
+        }
+        refused.sort();
+        Ok(match refused.first() {
+            None => {
+                let told = Told {
+                    status: Status::True,
+                    reason: COPIED,
+                    message: message(count),
+                };
+                (Some(told), None)
+            }
+            Some(first) => {
+                let more = match refused.len() - 1 {
+                    0 => String::new(),
+                    more => format!(" (and {more} more)"),
+                };
+                let message = format!(
+                    "the hub's API server refuses a status; does the hub have the rights of \
+                     deploy/report-back? {first}{more}"
+                );
+                self.rest(binding, REFUSED);
+                (Some(Told::no(FAILED, message)), Some(REFUSED))
+            }
+        })
+    }
+
+    /// Puts a status on the hub's object, if there is one and it does not have it.
+    async fn put(&self, id: &ManifestId, status: &Value) -> Result<(), ApiError> {
+        let kind = GroupVersionKind::gvk(&id.group, &id.version, &id.kind);
+        let Some(known) = self.discovery.kind(&kind).await? else {
+            return Ok(());
+        };
+        let namespace = id.namespace.as_deref();
+        let found = self
+            .writer
+            .get_dyn(&known.resource, namespace, &id.name)
+            .await?;
+        let Some(mut live) = found else { return Ok(()) };
+        if live.metadata.deletion_timestamp.is_some() || live.data.get("status") == Some(status) {
+            return Ok(());
+        }
+        live.data["status"] = status.clone();
+        match self.writer.replace_status_dyn(&known.resource, &live).await {
+            // The kind has no status of its own to be written.
+            Ok(_) | Err(ApiError::NotFound(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_copied(&self, binding: &ObjectKey, id: &ManifestId, status: Digest) -> bool {
+        self.lock()
+            .get(binding)
+            .is_some_and(|copied| copied.of.get(id) == Some(&status))
+    }
+
+    fn note(&self, binding: &ObjectKey, id: &ManifestId, status: Digest) {
+        let mut all = self.lock();
+        let copied = all.entry(binding.clone()).or_default();
+        copied.of.insert(id.clone(), status);
+    }
+
+    /// How long the next round has to wait; none when it may begin, which is noted.
+    fn pause(&self, binding: &ObjectKey) -> Option<Duration> {
+        let now = clock::monotonic();
+        let mut all = self.lock();
+        let copied = all.entry(binding.clone()).or_default();
+        if let Some(next) = copied.next.filter(|next| *next > now) {
+            return Some(next - now);
+        }
+        copied.next = Some(now + PAUSE);
+        None
+    }
+
+    fn rest(&self, binding: &ObjectKey, time: Duration) {
+        let mut all = self.lock();
+        let copied = all.entry(binding.clone()).or_default();
+        copied.next = Some(clock::monotonic() + time);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ObjectKey, Copied>> {
+        self.copied.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn message(count: usize) -> String {
+    format!("The hub's objects have the statuses of {count} object(s) on the cluster")
+}
+
+fn status_of(manifest: &ManifestOutcome) -> Option<&Value> {
+    manifest.live.as_ref()?.data.get("status")
+}
+
+/// Kinds whose status steers something on the hub itself: what is in it, what may be made there.
+fn steers(id: &ManifestId) -> bool {
+    matches!(
+        (id.group.as_str(), id.kind.as_str()),
+        (
+            "",
+            "Namespace" | "ResourceQuota" | "PersistentVolume" | "PersistentVolumeClaim"
+        ) | ("apiextensions.k8s.io", "CustomResourceDefinition")
+            | ("apiregistration.k8s.io", "APIService")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use windlass_api::binding::BindingSpec;
+    use windlass_api::placement::PlacementSpec;
+
+    use super::*;
+
+    fn placement(policy: Value, strategy: Value) -> Placement {
+        let spec = json!({"resourceSelectors": [], "policy": policy, "strategy": {"reportBackStrategy": strategy}});
+        let spec: PlacementSpec = serde_json::from_value(spec).unwrap();
+        Placement::new("p", spec)
+    }
+
+    #[test]
+    fn wishes() {
+        let original = json!({"type": "Mirror", "destination": "OriginalResource"});
+        let one = json!({"placementType": "PickFixed", "clusterNames": ["a"]});
+        for (policy, strategy, expected) in [
+            (one.clone(), json!(null), Wish::Off),
+            (one.clone(), json!({"type": "Disabled"}), Wish::Off),
+            (one.clone(), original.clone(), Wish::Mirror),
+            (
+                json!({"placementType": "PickN", "numberOfClusters": 1}),
+                original.clone(),
+                Wish::Mirror,
+            ),
+            (
+                json!({"placementType": "PickFixed", "clusterNames": ["a", "b"]}),
+                original.clone(),
+                Wish::OfSeveralClusters,
+            ),
+            (
+                json!({"placementType": "PickN", "numberOfClusters": 2}),
+                original.clone(),
+                Wish::OfSeveralClusters,
+            ),
+            (json!({}), original.clone(), Wish::OfSeveralClusters),
+            (json!(null), original, Wish::OfSeveralClusters),
+            (
+                json!(null),
+                json!({"type": "Mirror", "destination": "WorkAPI"}),
+                Wish::InWorks,
+            ),
+        ] {
+            let placement = placement(policy.clone(), strategy.clone());
+            assert_eq!(wish_of(&placement), expected, "{policy} {strategy}");
+        }
+    }
+
+    #[test]
+    fn what_the_placement_says() {
+        let one = json!({"placementType": "PickN", "numberOfClusters": 1});
+        let mirror =
+            |to: &str| placement(one.clone(), json!({"type": "Mirror", "destination": to}));
+        let says = |placement: &Placement, bindings: &[Arc<Binding>], pushed: &[&str]| {
+            of_placement(placement, bindings, pushed).map(|told| (told.status, told.reason))
+        };
+        let off = placement(one.clone(), json!(null));
+        assert_eq!(says(&off, &[], &["a"]), None);
+        let (original, works) = (mirror("OriginalResource"), mirror("WorkAPI"));
+        assert_eq!(
+            says(&original, &[], &[]),
+            Some((Status::Unknown, "StatusReportPending"))
+        );
+        assert_eq!(says(&works, &[], &["a"]), Some((Status::False, "NoWork")));
+        assert_eq!(says(&works, &[], &[]), Some((Status::True, "InWorks")));
+        let mut binding = Binding::new("b", BindingSpec::default());
+        let condition = json!({"conditions": [{"type": "StatusReportedBack", "status": "False", "reason": "x",
+            "message": "why", "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
+        binding.status = serde_json::from_value(condition).unwrap();
+        let told = of_placement(&original, &[Arc::new(binding)], &[]).unwrap();
+        assert_eq!((told.status, told.message.as_str()), (Status::False, "why"));
+    }
+}

@@ -1,0 +1,656 @@
+//! What differs per cluster, on a real fleet: overrides, variables, envelopes, and what is wrong with them.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+use windlass_tests::{Fleet, condition, eventually};
+
+const MEMBERS: [&str; 3] = ["member-1", "member-2", "member-3"];
+
+fn namespace(name: &str) -> String {
+    format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}\n---\n")
+}
+
+fn config(namespace: &str, data: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: c, namespace: {namespace}}}, data: {data}}}\n---\n"
+    )
+}
+
+/// A placement of the namespace of its name, one cluster at a time.
+fn placement(name: &str, more: &str) -> String {
+    format!(
+        "
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ClusterResourcePlacement
+metadata: {{name: {name}}}
+spec:
+  resourceSelectors: [{{group: '', version: v1, kind: Namespace, name: {name}}}{more}]
+  strategy: {{rollingUpdate: {{maxUnavailable: 1, unavailablePeriodSeconds: 1}}}}
+---
+"
+    )
+}
+
+/// A ResourceOverride of ConfigMap c; `rules` as (value of the label env, patches).
+fn on_config(namespace: &str, name: &str, rules: &[(&str, &str)]) -> String {
+    let rules: String = rules
+        .iter()
+        .map(|(env, patches)| {
+            format!(
+                "
+    - clusterSelector: {{clusterSelectorTerms: [{{labelSelector: {{matchLabels: {{env: {env}}}}}}}]}}
+      {patches}"
+            )
+        })
+        .collect();
+    format!(
+        "
+apiVersion: placement.kubernetes-fleet.io/v1
+kind: ResourceOverride
+metadata: {{name: {name}, namespace: {namespace}}}
+spec:
+  resourceSelectors: [{{group: '', version: v1, kind: ConfigMap, name: c}}]
+  policy:
+    overrideRules:{rules}
+---
+"
+    )
+}
+
+fn patch(op: &str, path: &str, value: &str) -> String {
+    format!("jsonPatchOverrides: [{{op: {op}, path: {path}, value: '{value}'}}]")
+}
+
+fn data(fleet: &Fleet, member: &str, namespace: &str, key: &str) -> String {
+    fleet.get(
+        member,
+        &format!("cm c -n {namespace}"),
+        &format!("{{.data.{key}}}"),
+    )
+}
+
+/// A field of a cluster's condition, as the placement shows it.
+fn on_cluster(fleet: &Fleet, placement: &str, member: &str, type_: &str, field: &str) -> String {
+    let path = format!(
+        "{{.status.placementStatuses[?(@.clusterName==\"{member}\")].conditions[?(@.type==\"{type_}\")].{field}}}"
+    );
+    fleet.get("hub", &format!("crp {placement}"), &path)
+}
+
+fn is_available(fleet: &Fleet, placement: &str) -> bool {
+    condition(fleet, placement, "Available", "status") == "True"
+}
+
+#[test]
+fn clusters_differ_as_they_are_told_to() {
+    let mut fleet = Fleet::up("overrides", 3);
+    let crds = fleet.windlass(&["crds"]).unwrap();
+    fleet.apply("hub", &crds);
+    fleet.start_hub();
+    for (member, env) in MEMBERS.iter().zip(["test", "prod", "prod"]) {
+        fleet.join(member);
+        fleet.kubectl(
+            "hub",
+            &format!("label membercluster {member} env={env} tier=t-{member}"),
+        );
+    }
+    labels_and_variables(&fleet);
+    a_label_of_a_cluster_changes(&fleet);
+    left_out_and_back(&fleet);
+    a_bad_patch_stops_its_cluster_only(&mut fleet);
+    what_is_not_an_override_is_refused(&fleet);
+    an_override_that_goes_ends_clean(&fleet);
+    envelopes_travel_and_take_no_effect_on_the_hub(&fleet);
+    bad_envelopes_are_told(&fleet);
+}
+
+fn labels_and_variables(fleet: &Fleet) {
+    fleet.apply(
+        "hub",
+        &(namespace("app") + &config("app", "{a: base, at: none}")),
+    );
+    let everywhere = "
+apiVersion: placement.kubernetes-fleet.io/v1alpha1
+kind: ClusterResourceOverride
+metadata: {name: everywhere}
+spec:
+  placement: {name: app}
+  clusterResourceSelectors: [{group: '', version: v1, kind: Namespace, name: app}]
+  policy:
+    overrideRules:
+    - clusterSelector: {clusterSelectorTerms: []}
+      jsonPatchOverrides:
+      - {op: add, path: /metadata/labels, value: {at: '${MEMBER-CLUSTER-NAME}'}}
+---
+";
+    let rules = [
+        ("test", patch("replace", "/data/a", "for test")),
+        (
+            "prod",
+            patch(
+                "replace",
+                "/data/at",
+                "${MEMBER-CLUSTER-LABEL-KEY-tier} $5 $${MEMBER-CLUSTER-NAME}",
+            ),
+        ),
+    ];
+    let rules = rules.each_ref().map(|(env, patch)| (*env, patch.as_str()));
+    fleet.apply(
+        "hub",
+        &(everywhere.to_owned() + &on_config("app", "per-env", &rules)),
+    );
+    fleet.apply("hub", &placement("app", ""));
+    eventually("each cluster gets its own", || {
+        data(fleet, "member-1", "app", "a") == "for test"
+            && data(fleet, "member-2", "app", "at") == "t-member-2 $5 ${MEMBER-CLUSTER-NAME}"
+            && data(fleet, "member-3", "app", "at") == "t-member-3 $5 ${MEMBER-CLUSTER-NAME}"
+            && MEMBERS.iter().all(|member| {
+                // What covers a namespace covers everything in it.
+                ["ns app", "cm c -n app"]
+                    .iter()
+                    .all(|what| fleet.get(member, what, "{.metadata.labels.at}") == *member)
+            })
+    });
+    assert_eq!(data(fleet, "member-1", "app", "at"), "none");
+    assert_eq!(data(fleet, "member-2", "app", "a"), "base");
+    eventually("the status says which overrides are in effect", || {
+        let named = |path: &str| {
+            let path = format!("{{.status.placementStatuses[*].{path}}}");
+            fleet.get("hub", "crp app", &path)
+        };
+        is_available(fleet, "app")
+            && named("applicableClusterResourceOverrides[*]") == ["everywhere-0"; 3].join(" ")
+            && named("applicableResourceOverrides[*].name") == ["per-env-0"; 3].join(" ")
+            && condition(fleet, "app", "Overridden", "reason") == "OverriddenSucceeded"
+    });
+    let labels = fleet.get(
+        "hub",
+        "resourceoverridesnapshot per-env-0 -n app",
+        "{.metadata.labels}",
+    );
+    for label in [
+        "\"kubernetes-fleet.io/override-index\":\"0\"",
+        "\"kubernetes-fleet.io/is-latest-snapshot\":\"true\"",
+        "\"kubernetes-fleet.io/parent-resource-override\":\"per-env\"",
+    ] {
+        assert!(labels.contains(label), "{labels}");
+    }
+}
+
+fn a_label_of_a_cluster_changes(fleet: &Fleet) {
+    fleet.kubectl("hub", "label membercluster member-2 tier=moved --overwrite");
+    eventually("a variable follows the label", || {
+        data(fleet, "member-2", "app", "at").starts_with("moved ")
+    });
+    fleet.kubectl("hub", "label membercluster member-3 env=test --overwrite");
+    eventually("another rule applies", || {
+        data(fleet, "member-3", "app", "a") == "for test"
+            && data(fleet, "member-3", "app", "at") == "none"
+    });
+    fleet.kubectl("hub", "label membercluster member-3 env=prod --overwrite");
+    eventually("and the first one again", || {
+        data(fleet, "member-3", "app", "a") == "base" && is_available(fleet, "app")
+    });
+}
+
+fn left_out_and_back(fleet: &Fleet) {
+    fleet.apply(
+        "hub",
+        &on_config("app", "per-env", &[("prod", "overrideType: Delete")]),
+    );
+    eventually(
+        "it goes where it is left out, and back to its base elsewhere",
+        || {
+            data(fleet, "member-1", "app", "a") == "base"
+                && ["member-2", "member-3"]
+                    .iter()
+                    .all(|m| data(fleet, m, "app", "a").is_empty())
+        },
+    );
+    assert!(
+        !fleet
+            .get("member-2", "ns app", "{.metadata.uid}")
+            .is_empty()
+    );
+    fleet.apply(
+        "hub",
+        &on_config(
+            "app",
+            "per-env",
+            &[("prod", &patch("add", "/data/a", "v2"))],
+        ),
+    );
+    eventually("it comes back", || {
+        ["member-2", "member-3"]
+            .iter()
+            .all(|m| data(fleet, m, "app", "a") == "v2")
+            && is_available(fleet, "app")
+    });
+}
+
+fn a_bad_patch_stops_its_cluster_only(fleet: &mut Fleet) {
+    fleet.apply(
+        "hub",
+        &(namespace("three") + &config("three", "{a: v1, b: x}") + &placement("three", "")),
+    );
+    eventually("it is placed", || is_available(fleet, "three"));
+    // Whoever holds /data/none on member-1 only.
+    let rules = |path: &str| {
+        let bad = patch("replace", path, "one");
+        on_config(
+            "three",
+            "o",
+            &[("test", &bad), ("prod", &patch("add", "/data/b", "two"))],
+        )
+    };
+    fleet.apply("hub", &rules("/data/none"));
+    eventually("the others go on, past the one that can't", || {
+        ["member-2", "member-3"]
+            .iter()
+            .all(|m| data(fleet, m, "three", "b") == "two")
+            && ["member-2", "member-3"]
+                .iter()
+                .all(|m| on_cluster(fleet, "three", m, "Available", "status") == "True")
+    });
+    let told = || {
+        on_cluster(fleet, "three", "member-1", "Overridden", "reason") == "OverriddenFailed"
+            && condition(fleet, "three", "Overridden", "status") == "False"
+    };
+    eventually("it is told", told);
+    let message = on_cluster(fleet, "three", "member-1", "Overridden", "message");
+    assert_eq!(
+        message,
+        "cluster member-1, ConfigMap three/c, ResourceOverrideSnapshot three/o-0, overrideRules[0], path \"/data/none\": \
+         the object has no /data/none; use op add; nothing was changed on the cluster"
+    );
+    assert_eq!(
+        data(fleet, "member-1", "three", "b"),
+        "x",
+        "what runs there is left alone"
+    );
+    // New content goes to the others, too, and not there.
+    fleet.apply("hub", &config("three", "{a: v2, b: x}"));
+    eventually("the others get the new content", || {
+        ["member-2", "member-3"]
+            .iter()
+            .all(|m| data(fleet, m, "three", "a") == "v2")
+    });
+    // Nor does it after a restart.
+    fleet.kill_hub();
+    fleet.start_hub();
+    eventually("it is still told", || {
+        on_cluster(fleet, "three", "member-1", "Overridden", "reason") == "OverriddenFailed"
+    });
+    assert_eq!(data(fleet, "member-1", "three", "a"), "v1");
+    fleet.apply("hub", &rules("/data/b"));
+    eventually("mended, it catches up", || {
+        data(fleet, "member-1", "three", "a") == "v2"
+            && data(fleet, "member-1", "three", "b") == "one"
+            && is_available(fleet, "three")
+            && condition(fleet, "three", "Overridden", "status") == "True"
+    });
+}
+
+fn what_is_not_an_override_is_refused(fleet: &Fleet) {
+    let good = "{clusterSelector: {clusterSelectorTerms: []}, overrideType: Delete}";
+    let every = "clusterSelector: {clusterSelectorTerms: []}";
+    let patch_of =
+        |path: &str| format!("{{{every}, jsonPatchOverrides: [{{op: remove, path: {path}}}]}}");
+    let named = "{group: '', version: v1, kind: Namespace, name: app}";
+    let long = "n".repeat(64);
+    let rows = [
+        ("o", named.to_owned(), good.to_owned(), "", None),
+        (
+            "o",
+            named.to_owned(),
+            patch_of("/metadata/labels/a"),
+            "",
+            None,
+        ),
+        (
+            "o",
+            named.to_owned(),
+            patch_of("/kind"),
+            "",
+            Some("kind, apiVersion or status"),
+        ),
+        (
+            "o",
+            named.to_owned(),
+            patch_of("/status/a"),
+            "",
+            Some("kind, apiVersion or status"),
+        ),
+        (
+            "o",
+            named.to_owned(),
+            patch_of("/metadata/name"),
+            "",
+            Some("in labels or annotations"),
+        ),
+        (
+            "o",
+            named.to_owned(),
+            patch_of("/metadata"),
+            "",
+            Some("in labels or annotations"),
+        ),
+        (
+            "o",
+            named.to_owned(),
+            patch_of("a"),
+            "",
+            Some("must start with /"),
+        ),
+        (
+            "o",
+            named.to_owned(),
+            format!("{{{every}}}"),
+            "",
+            Some("needs jsonPatchOverrides"),
+        ),
+        (
+            "o",
+            named.to_owned(),
+            patch_of("/a").replace("jsonPatch", "overrideType: Delete, jsonPatch"),
+            "",
+            Some("needs jsonPatchOverrides"),
+        ),
+        (
+            "o",
+            named.to_owned(),
+            good.replace("[]", "[{}]"),
+            "",
+            Some("need a labelSelector"),
+        ),
+        (
+            "o",
+            named.replace(", name: app", ""),
+            good.to_owned(),
+            "",
+            Some("by name"),
+        ),
+        (
+            "o",
+            named.replace("}", ", labelSelector: {}}"),
+            good.to_owned(),
+            "",
+            Some("by name"),
+        ),
+        (
+            "o",
+            named.to_owned(),
+            good.to_owned(),
+            "placement: {name: app, scope: Namespaced}",
+            Some("scope Cluster"),
+        ),
+        (
+            "everywhere",
+            named.to_owned(),
+            good.to_owned(),
+            "placement: {name: other}",
+            Some("placement is immutable"),
+        ),
+        (
+            &long,
+            named.to_owned(),
+            good.to_owned(),
+            "",
+            Some("shorter than 64"),
+        ),
+    ];
+    for version in ["v1", "v1beta1"] {
+        for (name, selector, rule, placement, refused) in &rows {
+            let manifest = format!(
+                "
+apiVersion: placement.kubernetes-fleet.io/{version}
+kind: ClusterResourceOverride
+metadata: {{name: {name}}}
+spec: {{clusterResourceSelectors: [{selector}], policy: {{overrideRules: [{rule}]}}, {placement}}}
+"
+            );
+            let result = fleet.try_kubectl("hub", "apply --dry-run=server -f -", Some(&manifest));
+            match refused {
+                None => assert!(result.is_ok(), "{manifest}{result:?}"),
+                Some(why) => {
+                    let said = result.unwrap_err();
+                    assert!(said.contains(why), "{manifest}{said}");
+                }
+            }
+        }
+    }
+    let unpinned = "patch clusterresourceoverride everywhere --type json -p [{\"op\":\"remove\",\"path\":\"/spec/placement\"}]";
+    let said = fleet.try_kubectl("hub", unpinned, None).unwrap_err();
+    assert!(said.contains("placement is immutable"), "{said}");
+}
+
+fn an_override_that_goes_ends_clean(fleet: &Fleet) {
+    // Nobody moves a binding under External: what it names stays, and the override goes all the same.
+    fleet.apply("hub", &(namespace("ext") + &config("ext", "{a: base}")));
+    let external = placement("ext", "");
+    let (head, _) = external.split_once("  strategy:").unwrap();
+    fleet.apply("hub", &format!("{head}  strategy: {{type: External}}"));
+    fleet.apply(
+        "hub",
+        &on_config("ext", "o", &[("test", &patch("add", "/data/a", "over"))]),
+    );
+    let binding = || {
+        let name = "{.items[?(@.spec.targetCluster==\"member-1\")].metadata.name}";
+        fleet.get("hub", "crb -l kubernetes-fleet.io/parent-CRP=ext", name)
+    };
+    eventually("there is a binding, and a snapshot of the override", || {
+        !binding().is_empty()
+            && !fleet
+                .get(
+                    "hub",
+                    "resourceoverridesnapshot o-0 -n ext",
+                    "{.metadata.uid}",
+                )
+                .is_empty()
+    });
+    let named = "patch crb NAME --type merge -p {\"spec\":{\"state\":\"Bound\",\"resourceSnapshotName\":\"ext-0-snapshot\",\"resourceOverrideSnapshots\":[{\"name\":\"o-0\",\"namespace\":\"ext\"}]}}";
+    fleet.kubectl("hub", &named.replace("NAME", &binding()));
+    eventually("a hand-written binding is overridden", || {
+        data(fleet, "member-1", "ext", "a") == "over"
+    });
+    fleet.kubectl("hub", "delete resourceoverride o -n ext --timeout=30s");
+    fleet.kubectl(
+        "hub",
+        "delete resourceoverride per-env -n app --timeout=30s",
+    );
+    fleet.kubectl(
+        "hub",
+        "delete clusterresourceoverride everywhere --timeout=30s",
+    );
+    eventually("the clusters go back to the base", || {
+        ["member-2", "member-3"]
+            .iter()
+            .all(|m| data(fleet, m, "app", "a") == "base")
+            && MEMBERS.iter().all(|m| {
+                fleet
+                    .get(m, "cm c -n app", "{.metadata.labels.at}")
+                    .is_empty()
+            })
+            && is_available(fleet, "app")
+            && condition(fleet, "app", "Overridden", "reason") == "NoOverrideSpecified"
+    });
+    eventually("no snapshot is left that nobody names", || {
+        fleet
+            .get(
+                "hub",
+                "resourceoverridesnapshots -n app",
+                "{.items[*].metadata.name}",
+            )
+            .is_empty()
+            && fleet
+                .get(
+                    "hub",
+                    "clusterresourceoverridesnapshots",
+                    "{.items[*].metadata.name}",
+                )
+                .is_empty()
+    });
+    let left = fleet.get(
+        "hub",
+        "resourceoverridesnapshots -n ext",
+        "{.items[*].metadata.name}",
+    );
+    assert_eq!(left, "o-0", "what a binding names stays");
+    assert_eq!(data(fleet, "member-1", "ext", "a"), "over");
+    fleet.kubectl("hub", &format!("delete crb {} --timeout=60s", binding()));
+    eventually("and goes with the last binding that names it", || {
+        fleet
+            .get(
+                "hub",
+                "resourceoverridesnapshots -n ext",
+                "{.items[*].metadata.name}",
+            )
+            .is_empty()
+    });
+    fleet.kubectl("hub", "delete crp ext --timeout=60s");
+}
+
+fn envelopes_travel_and_take_no_effect_on_the_hub(fleet: &Fleet) {
+    let envelopes = "
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ClusterResourceEnvelope
+metadata: {name: guard}
+data:
+  webhook.yaml:
+    apiVersion: admissionregistration.k8s.io/v1
+    kind: ValidatingWebhookConfiguration
+    metadata: {name: nothing-passes}
+    webhooks:
+    - name: guard.example.com
+      admissionReviewVersions: [v1]
+      sideEffects: None
+      clientConfig: {url: 'https://127.0.0.1:1/guard'}
+      rules: [{apiGroups: [example.com], apiVersions: [v1], operations: [CREATE], resources: [things]}]
+---
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ResourceEnvelope
+metadata: {name: limits, namespace: wrapped}
+data:
+  quota:
+    apiVersion: v1
+    kind: ResourceQuota
+    metadata: {name: small, namespace: wrapped, resourceVersion: '1', uid: abc}
+    spec: {hard: {configmaps: '7'}}
+    status: {hard: {configmaps: '7'}}
+  config:
+    apiVersion: v1
+    kind: ConfigMap
+    metadata: {name: c, namespace: wrapped}
+    data: {a: wrapped}
+---
+";
+    fleet.apply("hub", &(namespace("wrapped") + envelopes));
+    let rules = patch("add", "/data/a", "for prod");
+    fleet.apply("hub", &on_config("wrapped", "o", &[("prod", &rules)]));
+    let selector = ", {group: placement.kubernetes-fleet.io, version: v1beta1, kind: ClusterResourceEnvelope, name: guard}";
+    fleet.apply("hub", &placement("wrapped", selector));
+    eventually("what is inside arrives everywhere", || {
+        MEMBERS.iter().all(|member| {
+            let quota = fleet.get(
+                member,
+                "resourcequota small -n wrapped",
+                "{.spec.hard.configmaps}",
+            );
+            let hook = fleet.get(
+                member,
+                "validatingwebhookconfiguration nothing-passes",
+                "{.metadata.uid}",
+            );
+            quota == "7" && !hook.is_empty()
+        }) && data(fleet, "member-1", "wrapped", "a") == "wrapped"
+            && data(fleet, "member-2", "wrapped", "a") == "for prod"
+            && is_available(fleet, "wrapped")
+    });
+    for what in [
+        "resourcequota -n wrapped",
+        "validatingwebhookconfiguration",
+        "cm c -n wrapped",
+    ] {
+        let on_hub = fleet.get("hub", what, "{.items[*].metadata.name}{.metadata.name}");
+        assert!(
+            !on_hub.contains("small") && !on_hub.contains("nothing-passes") && on_hub != "c",
+            "{what}: {on_hub}"
+        );
+    }
+    let selected = fleet.get("hub", "crp wrapped", "{.status.selectedResources[*].kind}");
+    assert_eq!(
+        selected,
+        "Namespace ClusterResourceEnvelope ResourceEnvelope"
+    );
+    let counted =
+        "{.items[0].metadata.annotations.kubernetes-fleet\\.io/number-of-enveloped-object}";
+    let of_placement = "clusterresourcesnapshots -l kubernetes-fleet.io/parent-CRP=wrapped";
+    assert_eq!(fleet.get("hub", of_placement, counted), "2");
+    eventually("neither envelope is placed itself", || {
+        let api = fleet.try_kubectl("member-1", "get clusterresourceenvelope", None);
+        api.is_err()
+    });
+}
+
+fn bad_envelopes_are_told(fleet: &Fleet) {
+    let before = fleet.get(
+        "member-1",
+        "resourcequota small -n wrapped",
+        "{.metadata.uid}",
+    );
+    let broken = |namespace: &str, size: &str| {
+        format!(
+            "
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ResourceEnvelope
+metadata: {{name: limits, namespace: wrapped}}
+data:
+  quota:
+    apiVersion: v1
+    kind: ResourceQuota
+    metadata: {{name: small, namespace: {namespace}}}
+    spec: {{hard: {{configmaps: '{size}'}}}}
+"
+        )
+    };
+    fleet.apply("hub", &broken("elsewhere", "8"));
+    let message = || on_cluster(fleet, "wrapped", "member-1", "WorkSynchronized", "message");
+    eventually("envelope and key are named", || {
+        message()
+            == "ResourceEnvelope wrapped/limits, key \"quota\": ResourceQuota elsewhere/small is in another namespace \
+                than the envelope; only wrapped is allowed; nothing was changed on the cluster"
+    });
+    assert_eq!(
+        fleet.get(
+            "member-1",
+            "resourcequota small -n wrapped",
+            "{.metadata.uid}"
+        ),
+        before
+    );
+    assert_eq!(
+        data(fleet, "member-1", "wrapped", "a"),
+        "wrapped",
+        "what runs is left alone"
+    );
+    // What only the cluster can tell is told with the envelope that it came in.
+    fleet.apply("hub", &broken("wrapped", "many"));
+    eventually("the failed object names its envelope", || {
+        let failed =
+            "{.status.placementStatuses[?(@.clusterName==\"member-1\")].failedPlacements[0]}";
+        let failed = fleet.get("hub", "crp wrapped", failed);
+        failed.contains("\"kind\":\"ResourceQuota\"")
+            && failed.contains("\"envelope\":{\"name\":\"limits\",\"namespace\":\"wrapped\",\"type\":\"ResourceEnvelope\"}")
+    });
+    fleet.apply("hub", &broken("wrapped", "9"));
+    eventually("mended, it is applied", || {
+        MEMBERS.iter().all(|m| {
+            fleet.get(
+                m,
+                "resourcequota small -n wrapped",
+                "{.spec.hard.configmaps}",
+            ) == "9"
+        }) && is_available(fleet, "wrapped")
+    });
+    // What was in the envelope and is not any more has gone.
+    assert!(data(fleet, "member-1", "wrapped", "a").is_empty());
+}
