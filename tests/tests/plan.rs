@@ -4,7 +4,8 @@
 use std::path::PathBuf;
 
 use serde_json::Value;
-use windlass_tests::{Fleet, eventually};
+use windlass_tests::pages::{commands, run};
+use windlass_tests::{Fleet, eventually, root};
 
 const NAMESPACE: &str = "{apiVersion: v1, kind: Namespace, metadata: {name: web}}";
 
@@ -171,10 +172,12 @@ spec:
     assert_eq!(variants.len(), 2);
 }
 
+/// As docs/preview-a-change.md has it.
 fn a_new_placement(fleet: &Fleet) {
     fleet.apply("hub", NAMESPACE);
     fleet.apply("hub", &config(1));
-    let two = file(fleet, "two.yaml", &placement(2));
+    let two = fleet.kubeconfig("hub").with_file_name("placement.yaml");
+    std::fs::write(&two, placement(2)).unwrap();
     let two = two.to_str().unwrap();
     let told = json(fleet, &["-f", two]);
     assert_eq!(
@@ -182,36 +185,48 @@ fn a_new_placement(fleet: &Fleet) {
         ["member-1 unpicked", "member-2 picked", "member-3 picked"]
     );
     assert_eq!(steps(&told), ["add member-2, add member-3"]);
-    assert_eq!(told["scheduled"]["status"], "True");
-    let text = plan(fleet, &["-f", two, "--manifests"]).unwrap();
-    for words in [
-        "would be new",
+
+    let mut said = Vec::new();
+    for command in commands("preview-a-change.md") {
+        if command == "windlass plan -f placement.yaml" && said.is_empty() {
+            assert_eq!(fleet.get("hub", "crp", "{.items[*].metadata.name}"), "");
+        }
+        said.push(run(fleet, &command));
+        if command.starts_with("kubectl apply") {
+            eventually("the placement is available", || available(fleet, "0"));
+        }
+    }
+    // The page shows the first answer as it is.
+    let page = std::fs::read_to_string(root().join("docs/preview-a-change.md")).unwrap();
+    for line in said[0].lines() {
+        assert!(
+            page.contains(line),
+            "{line} is not on the page: {}",
+            said[0]
+        );
+    }
+    let words = [
         "does not score high enough",
-        "1. add member-2, member-3",
+        "",
+        "nothing changes on any cluster",
+        "1. add member-1",
         "kind: ConfigMap",
-    ] {
+        "\"requests\"",
+    ];
+    for (text, words) in said.iter().zip(words) {
         assert!(text.contains(words), "{words} is missing: {text}");
     }
-    assert_eq!(fleet.get("hub", "crp", "{.items[*].metadata.name}"), "");
-
-    fleet.apply("hub", &placement(2));
-    eventually("the placement is available", || available(fleet, "0"));
     let clusters = fleet.get(
         "hub",
         "crp web",
         "{.status.placementStatuses[*].clusterName}",
     );
     assert_eq!(clusters, "member-2 member-3");
+    let message = "{.status.conditions[?(@.type==\"ClusterResourcePlacementScheduled\")].message}";
     assert_eq!(
         told["scheduled"]["message"],
-        fleet.get(
-            "hub",
-            "crp web",
-            "{.status.conditions[?(@.type==\"ClusterResourcePlacementScheduled\")].message}"
-        )
+        fleet.get("hub", "crp web", message)
     );
-    let text = plan(fleet, &["-f", two]).unwrap();
-    assert!(text.contains("nothing changes on any cluster"), "{text}");
 }
 
 fn a_changed_one(fleet: &mut Fleet) {

@@ -134,6 +134,9 @@ fn of_variant(variant: &Variant) -> String {
         };
         let _ = writeln!(text, "  {}{changed}", of_resource(&resource.id));
     }
+    if variant.resources.is_empty() {
+        text.push_str("  nothing\n");
+    }
     for left_out in &variant.left_out {
         let _ = writeln!(text, "  {}, left out by overrides", of_resource(left_out));
     }
