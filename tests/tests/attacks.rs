@@ -3,6 +3,9 @@
 //! The tenant has every right of RBAC on every kind that matters, so that it is the guard rails that refuse.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+#[path = "attacks/planted.rs"]
+mod planted;
+
 use windlass_tests::{Fleet, condition, eventually, root};
 
 const SETTING: &str = r"
@@ -68,6 +71,7 @@ fn attacks_are_refused_or_without_effect() {
     exec_in_a_kubeconfig_is_refused(&fleet);
     reserved_namespaces_are_not_placed(&fleet);
     credentials_are_not_placed(&fleet);
+    planted::snapshots_carry_nothing_outside(&fleet);
     // The folder is applied as a whole: an administrator is not in the way of his own guard rails.
     fleet.kubectl("hub", &apply("deploy"));
     eventually("the guard rails stand", || {
@@ -75,6 +79,7 @@ fn attacks_are_refused_or_without_effect() {
     });
     fleet.kubectl("hub", &apply("deploy"));
     what_is_refused(&fleet);
+    planted::is_refused_by_guard_rails(&fleet);
     what_stays_allowed(&fleet);
     what_was_planted_before_can_go(&fleet);
     the_fleet_still_works(&fleet);
@@ -470,14 +475,17 @@ fn ask(fleet: &Fleet, who: &str, what: &str, input: &str) -> Result<String, Stri
 
 /// What people and the control plane do every day. Nothing is changed by asking.
 fn what_stays_allowed(fleet: &Fleet) {
-    fleet.kubectl("hub", "create ns fleet-member-agent");
+    fleet.apply(
+        "hub",
+        "{apiVersion: cluster.kubernetes-fleet.io/v1beta1, kind: MemberCluster, metadata: {name: agent}, \
+         spec: {identity: {kind: User, name: agent}}}",
+    );
     fleet.kubectl("hub", "create ns tools");
     fleet.kubectl("hub", "label ns tools windlass.dev/allow-workloads=true");
     // A member's agent may write in its own namespace, whatever RBAC lets it do elsewhere.
-    fleet.kubectl(
-        "hub",
-        "create rolebinding agent -n fleet-member-agent --clusterrole=windlass-guard-rails-bypass --user=agent",
-    );
+    eventually("the hub lets the agent past the guard rails there", || {
+        fleet.may_bypass("agent", "fleet-member-agent")
+    });
     let binding = binding(fleet);
     let snapshot = format!(
         "patch crb {binding} --type=merge -p {{\"spec\":{{\"resourceSnapshotName\":\"shop-0-snapshot\",\"state\":\"Scheduled\"}}}}"
@@ -552,5 +560,5 @@ fn the_fleet_still_works(fleet: &Fleet) {
         &kubeconfig.to_string_lossy(),
     ];
     fleet.windlass(&args).unwrap();
-    fleet.kubectl("hub", "delete ns fleet-member-agent --timeout=60s");
+    fleet.kubectl("hub", "delete cluster agent --timeout=60s");
 }

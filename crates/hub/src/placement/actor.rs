@@ -18,6 +18,7 @@ use windlass_cluster::{ApiError, ObjectKey, Writer};
 use windlass_scheduler::Schedule;
 use windlass_status::conditions::NewCondition;
 
+use super::accessible::trouble;
 use super::bindings::BindingPlan;
 use super::gathering::Gathering;
 use super::plan::{self, PlacementPlan, PlacementView};
@@ -28,6 +29,7 @@ use crate::contents::{Contents, identifier};
 use crate::members::Members;
 use crate::overrides::resolve::Resolved;
 use crate::scoped::api_in;
+use crate::select::rules::ApiFilter;
 use crate::select::{Resources, SelectError, Selection};
 use crate::worker::{Next, work};
 use crate::world::{BY_PLACEMENT, World};
@@ -55,6 +57,7 @@ pub struct Actor {
     resources: Resources,
     members: Members,
     pub(super) external_unset: ExternalUnset,
+    pub(super) filter: Arc<ApiFilter>,
     pub(super) memory: Arc<DashMap<ObjectKey, Memory>>,
 }
 
@@ -82,6 +85,7 @@ impl Actor {
         resources: Resources,
         members: Members,
         external_unset: ExternalUnset,
+        filter: Arc<ApiFilter>,
     ) -> Self {
         Self {
             world,
@@ -90,6 +94,7 @@ impl Actor {
             resources,
             members,
             external_unset,
+            filter,
             memory: Arc::default(),
         }
     }
@@ -118,6 +123,11 @@ impl Actor {
             return self.delete(&placement).await;
         }
         let placement = self.ensure_finalizer(placement).await?;
+        if let Some(message) = trouble(&placement, self.copied_to(&placement).as_deref()) {
+            self.stand(&placement, Scheduling::InvalidSelectors(&message))
+                .await?;
+            return Ok(Next::Event);
+        }
         let selection = match self
             .resources
             .select(

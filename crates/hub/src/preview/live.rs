@@ -12,12 +12,14 @@ use windlass_api::conditions::Status;
 use windlass_api::labels;
 use windlass_api::member::MemberCluster;
 use windlass_api::scoped::{Binding, Placement, Snapshot};
+use windlass_api::status_copy::ClusterResourcePlacementStatus;
 use windlass_cluster::{ApiError, Discovery, ObjectKey, clock};
 
 use super::Live;
 use crate::members::is_push;
 use crate::overrides::Overrides;
 use crate::overrides::resolve::Resolved;
+use crate::placement::accessible::{Target, target, trouble};
 use crate::placement::actor::selected_before;
 use crate::placement::snapshots::{Groups, SnapshotMeta, meta_of};
 use crate::scoped::api_in;
@@ -59,7 +61,11 @@ pub async fn read(client: &Client, wish: Wish) -> Result<Live, ApiError> {
     } else {
         (Groups::default(), Vec::new(), Vec::new())
     };
-    let selection = select(client, &key, &placement, wish.filter).await;
+    let confinement = wish.filter.confinement().clone();
+    let selection = match trouble(&placement, copied_to(client, &placement).await?.as_deref()) {
+        Some(message) => Err(SelectError::User(message)),
+        None => select(client, &key, &placement, wish.filter).await,
+    };
     let overrides = match &selection {
         Ok(selection) => overrides(client, &key, selection, &bindings, &clusters).await?,
         Err(_) => Resolved::default(),
@@ -79,6 +85,7 @@ pub async fn read(client: &Client, wish: Wish) -> Result<Live, ApiError> {
         clusters,
         unreachable,
         overrides,
+        confinement,
     })
 }
 
@@ -110,6 +117,24 @@ async fn snapshots(
     let found = api.list_metadata(&params).await;
     let found = found.map_err(ApiError::from_kube)?.items.into_iter();
     Ok(found.map(|meta| Arc::new(meta_of(meta.metadata))).collect())
+}
+
+/// The namespace that has a copy of the placement's status.
+async fn copied_to(client: &Client, placement: &Placement) -> Result<Option<String>, ApiError> {
+    if placement.metadata.uid.is_none() || target(placement) == Target::None {
+        return Ok(None);
+    }
+    let api: Api<ClusterResourcePlacementStatus> = Api::all(client.clone());
+    let params = ListParams::default().fields(&format!("metadata.name={}", placement.name_any()));
+    let copies = api
+        .list_metadata(&params)
+        .await
+        .map_err(ApiError::from_kube)?;
+    let ours = copies.items.into_iter().find(|copy| {
+        let mut owners = copy.owner_references().iter();
+        owners.any(|owner| Some(&owner.uid) == placement.metadata.uid.as_ref())
+    });
+    Ok(ours.and_then(|copy| copy.namespace()))
 }
 
 /// What the placement selects. The watches that this needs end with it.

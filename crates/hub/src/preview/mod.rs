@@ -24,6 +24,7 @@ use windlass_api::member::MemberCluster;
 use windlass_api::placement::{ResourceIdentifier, RolloutStrategyType};
 use windlass_api::scoped::{Binding, Placement, PolicySnapshot};
 use windlass_api::snapshot::ClusterDecision;
+use windlass_render::Confinement;
 use windlass_scheduler::Schedule;
 use windlass_status::defaults::rollout_type;
 
@@ -56,6 +57,8 @@ pub struct Live {
     pub unreachable: BTreeSet<String>,
     /// What overrides do to what is selected.
     pub overrides: Resolved,
+    /// What a namespaced placement may carry.
+    pub confinement: Confinement,
 }
 
 /// What would become of a placement.

@@ -13,6 +13,7 @@ use windlass_api::scoped::{Binding, Placement};
 use windlass_api::{Condition, Time};
 use windlass_cluster::ObjectKey;
 use windlass_member::manifest::Manifest;
+use windlass_render::Confinement;
 use windlass_status::digest::Digest;
 
 use super::{Change, End, Fate, Kind, Live, preview};
@@ -109,6 +110,7 @@ impl Hub {
             clusters: self.clusters.clone(),
             unreachable: self.silent.clone(),
             overrides: self.overrides(),
+            confinement: Confinement::default(),
         }
     }
 

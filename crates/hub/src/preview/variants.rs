@@ -7,7 +7,6 @@ use kube::ResourceExt;
 use windlass_api::binding::BindingSpec;
 use windlass_cluster::ObjectKey;
 use windlass_member::manifest::Manifest;
-use windlass_render::Privileged;
 use windlass_scheduler::Schedule;
 use windlass_status::digest::Digest;
 
@@ -45,7 +44,7 @@ pub(super) fn of(
         live.overrides.lists(cluster).set(&mut spec);
         let versions = live.overrides.versions(&spec);
         let labels = labels.get(cluster).copied().unwrap_or(&none);
-        let rendered = render::manifests(&content, &versions, cluster, labels, Privileged::Refused);
+        let rendered = render::manifests(&content, &versions, cluster, labels, &live.confinement);
         let form = match &rendered {
             Ok(manifests) => Ok(manifests.iter().map(|manifest| manifest.digest).collect()),
             Err(Refusal::Override(why) | Refusal::Content(why)) => Err(why.clone()),
