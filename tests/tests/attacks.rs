@@ -3,6 +3,9 @@
 //! The tenant has every right of RBAC on every kind that matters, so that it is the guard rails that refuse.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+#[path = "attacks/planted.rs"]
+mod planted;
+
 use windlass_tests::agents::may_bypass;
 use windlass_tests::{Fleet, condition, eventually, root};
 
@@ -69,6 +72,7 @@ fn attacks_are_refused_or_without_effect() {
     exec_in_a_kubeconfig_is_refused(&fleet);
     reserved_namespaces_are_not_placed(&fleet);
     credentials_are_not_placed(&fleet);
+    planted::snapshots_carry_nothing_outside(&fleet);
     // The folder is applied as a whole: an administrator is not in the way of his own guard rails.
     fleet.kubectl("hub", &apply("deploy"));
     eventually("the guard rails stand", || {
@@ -76,6 +80,7 @@ fn attacks_are_refused_or_without_effect() {
     });
     fleet.kubectl("hub", &apply("deploy"));
     what_is_refused(&fleet);
+    planted::is_refused_by_guard_rails(&fleet);
     what_stays_allowed(&fleet);
     what_was_planted_before_can_go(&fleet);
     the_fleet_still_works(&fleet);
@@ -262,7 +267,7 @@ fn what_is_refused(fleet: &Fleet) {
     let own = "belong in namespace fleet-system only";
     let of_fleet = "it belongs to the fleet";
     let only_hub = "only the hub does";
-    let rows: [(&str, &str, &str, &str); 33] = [
+    let rows: [(&str, &str, &str, &str); 35] = [
         ("tenant", "create -f -", &planted, own),
         ("admin", "create -f -", &planted, own),
         (
@@ -409,7 +414,19 @@ fn what_is_refused(fleet: &Fleet) {
             "tenant",
             "annotate cluster member-1 windlass.dev/purge=true",
             "",
-            "windlass.dev/purge",
+            "delivery, purge and force-leave",
+        ),
+        (
+            "tenant",
+            "annotate cluster member-1 windlass.dev/force-leave=true",
+            "",
+            "windlass.dev/force-leave",
+        ),
+        (
+            "tenant",
+            "annotate cluster member-1 windlass.dev/migrate-to=pull",
+            "",
+            "windlass.dev/migrate-to",
         ),
         (
             "tenant",

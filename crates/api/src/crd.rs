@@ -4,16 +4,19 @@
 //! the two can be compared; [`rules`] adds what only CEL can say, [`checks`] what upstream says in its
 //! webhooks. Both served versions get the same schema.
 
+mod admit;
 mod checks;
 mod envelope;
 mod normalise;
 mod rules;
+mod status_copy;
 mod twin;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::{CustomResourceExt, Resource};
 use serde_json::{Value, json};
 
+pub use self::admit::{Admitted, admit};
 use self::twin::Twin;
 use crate::binding::ClusterResourceBinding;
 use crate::member::MemberCluster;
@@ -55,6 +58,8 @@ pub fn hub_crds() -> Result<Vec<Value>, serde_json::Error> {
     .map(finished)
     .collect::<Result<Vec<_>, _>>()?;
     crds.extend(namespaced()?);
+    let copy = status_copy::of(serde_json::to_value(ClusterResourcePlacement::crd())?);
+    crds.push(finished_in(copy, &SERVED_VERSIONS)?);
     crds.extend(overrides()?);
     crds.extend(envelope::crds());
     Ok(crds)

@@ -15,12 +15,13 @@ use std::time::Duration;
 use kube::ResourceExt;
 use windlass_api::binding::BindingStatus;
 use windlass_api::conditions::{BindingReason, STATUS_REPORTED_BACK, Stage, Status};
-use windlass_api::scoped::Binding;
+use windlass_api::placement::ReportBackStrategy;
+use windlass_api::scoped::{Binding, Scope};
 use windlass_api::{Condition, labels, names};
 use windlass_cluster::{ApiError, ObjectKey, Writer, clock};
 use windlass_member::manifest::Manifest;
-use windlass_member::{Desired, Outcome, Removal, RemovalMode, report};
-use windlass_render::Privileged;
+use windlass_member::{Desired, Outcome, Parent, Removal, RemovalMode, report};
+use windlass_render::Confinement;
 use windlass_status::conditions::{NewCondition, find};
 use windlass_status::digest::{BindingInputs, Digest, binding_digest};
 
@@ -48,6 +49,7 @@ pub struct Delivery {
     writer: Writer,
     report_back: ReportBack,
     lanes: Lanes,
+    confinement: Confinement,
     pull: Pull,
 }
 
@@ -60,6 +62,7 @@ impl Delivery {
         members: Members,
         writer: Writer,
         report_back: ReportBack,
+        confinement: Confinement,
     ) -> Self {
         let queue = world.queues.bindings.clone();
         Self {
@@ -70,6 +73,7 @@ impl Delivery {
             writer,
             report_back,
             lanes: Lanes::new(move |key| queue.add(key)),
+            confinement,
         }
     }
 
@@ -148,15 +152,21 @@ impl Delivery {
                 .deliver_pull(&binding, &content, &manifests, digest)
                 .await;
         };
+        let mirror = self.is_mirrored(&placement);
+        let parent = self.parent_of(placement);
         let desired = Desired {
-            work_name: works::name_of(&placement),
+            work_name: member.work_name(&parent).await?,
+            parent,
             work_namespace: names::member_namespace(cluster),
             digest,
             strategy: binding.spec.apply_strategy.clone().unwrap_or_default(),
-            mirror: self.is_mirrored(&placement),
+            mirror,
             manifests,
         };
-        let outcome = match self.absorb(&member, &binding, &placement).await {
+        let outcome = match self
+            .absorb(&member, &binding, &desired.parent, &desired.work_name)
+            .await
+        {
             Ok(()) => member.deliver(&desired).await,
             Err(error) => Outcome {
                 error: Some(error),
@@ -175,7 +185,7 @@ impl Delivery {
         let labels = known.as_deref().map_or(&none, ResourceExt::labels);
         Overridden {
             effects: effects_of(&content.placement, &versions, cluster, labels),
-            manifests: render::manifests(content, &versions, cluster, labels, Privileged::Refused),
+            manifests: render::manifests(content, &versions, cluster, labels, &self.confinement),
         }
     }
 
@@ -221,7 +231,12 @@ impl Delivery {
         let copied = match self.is_mirrored(&content.placement) {
             true if outcome.unsupported.is_none() => {
                 let key = ObjectKey::of(binding);
-                Some(self.report_back.copy(&key, content, outcome).await)
+                let statuses = report_back::of_outcome(outcome);
+                Some(
+                    self.report_back
+                        .copy(&key, &content.placement, statuses)
+                        .await,
+                )
             }
             _ => None,
         };
@@ -239,6 +254,19 @@ impl Delivery {
             Some(delay) => Next::After(delay),
             None => Next::Event,
         })
+    }
+
+    /// What an agent is told of statuses.
+    fn report_back_strategy(&self, placement: &ObjectKey) -> Option<ReportBackStrategy> {
+        let placement = self.world.placements.get(placement)?;
+        match report_back::wish_of(&placement) {
+            Wish::Off | Wish::OfSeveralClusters => None,
+            Wish::Mirror | Wish::InWorks => placement
+                .spec
+                .strategy
+                .as_ref()
+                .and_then(|strategy| strategy.report_back_strategy.clone()),
+        }
     }
 
     /// Whether a placement's statuses are copied onto the hub's objects.
@@ -288,8 +316,15 @@ impl Delivery {
                 .await?;
             return Ok(Next::Event);
         };
-        self.absorb(&member, binding, &placement).await?;
-        match member.remove(&works::name_of(&placement), mode).await {
+        let parent = self.parent_of(placement);
+        let removal = match member.work_name(&parent).await {
+            Ok(work) => {
+                self.absorb(&member, binding, &parent, &work).await?;
+                member.remove(&work, &parent.placement, mode).await
+            }
+            Err(error) => Removal::Failed(error),
+        };
+        match removal {
             Removal::Done => self.let_go(binding).await,
             Removal::Waiting { for_what, retry } => {
                 let message = format!("removing; waiting for {}", for_what.join(", "));
@@ -307,6 +342,10 @@ impl Delivery {
                 Ok(Next::Backoff(error.retry_after()))
             }
         }
+    }
+
+    fn parent_of(&self, placement: ObjectKey) -> Parent {
+        works::parent(placement, |key| self.world.placements.get(key).is_some())
     }
 
     /// Whether another live binding of the same placement stands for the same cluster: then what is there
@@ -365,7 +404,7 @@ impl Delivery {
             status.observed_resource_snapshot_name = Some(content.name.clone());
         }
         if status == previous {
-            skipped(Skipped::Binding);
+            skipped(Skipped::Binding(Scope::of(binding)));
             return Ok(());
         }
         let mut changed = binding.clone();

@@ -38,6 +38,7 @@ pub mod merge;
 pub mod object;
 pub mod outcome;
 pub mod ownership;
+mod parent;
 pub mod quantity;
 pub mod regroup;
 pub mod remove;
@@ -49,4 +50,5 @@ pub mod waves;
 
 pub use member::{Member, MemberOptions};
 pub use outcome::{Desired, ManifestOutcome, Outcome};
+pub use parent::{Parent, Rival};
 pub use remove::{Removal, RemovalMode};

@@ -18,6 +18,7 @@ use crate::inventory::id_of;
 use crate::manifest::ManifestId;
 use crate::member::{Member, belongs_to_another};
 use crate::object::owner_reference;
+use crate::parent::Parent;
 
 /// What one AppliedWork is to have.
 #[derive(Clone, Debug)]
@@ -35,6 +36,7 @@ impl Member {
     /// See [`ApiError`]. Tried again, it goes on where it stood.
     pub async fn split(
         &self,
+        parent: &Parent,
         from: &str,
         namespace: &str,
         shares: &[Share],
@@ -47,7 +49,7 @@ impl Member {
                 share.objects.iter().map(ManifestId::any_version).collect();
             let entries = entries_of(&source, |id| ids.contains(&id.any_version()));
             if !entries.is_empty() {
-                let target = self.made_work(&share.work, namespace).await?;
+                let target = self.made_work(&share.work, namespace, parent).await?;
                 source = self.shift(source, target, entries).await?;
             }
         }
@@ -60,6 +62,7 @@ impl Member {
     /// See [`ApiError`]. Tried again, it goes on where it stood.
     pub async fn absorb(
         &self,
+        parent: &Parent,
         into: &str,
         namespace: &str,
         others: &[String],
@@ -69,7 +72,7 @@ impl Member {
                 continue;
             };
             let entries = entries_of(&source, |_| true);
-            let target = self.made_work(into, namespace).await?;
+            let target = self.made_work(into, namespace, parent).await?;
             let source = self.shift(source, target, entries).await?;
             // Should anything still point at it, it stays.
             let kind = ApiResource::erase::<AppliedWork>(&());
@@ -93,10 +96,15 @@ impl Member {
         }
     }
 
-    async fn made_work(&self, name: &str, namespace: &str) -> Result<AppliedWork, ApiError> {
+    async fn made_work(
+        &self,
+        name: &str,
+        namespace: &str,
+        parent: &Parent,
+    ) -> Result<AppliedWork, ApiError> {
         match self.own_work(name, namespace).await? {
             Some(work) => Ok(work),
-            None => self.ensure_work(name, namespace).await,
+            None => self.ensure_work(name, namespace, parent).await,
         }
     }
 

@@ -5,14 +5,13 @@ use kube::ResourceExt;
 use windlass_api::names;
 use windlass_api::scoped::Binding;
 use windlass_cluster::{ApiError, ObjectKey};
-use windlass_member::Member;
 use windlass_member::regroup::Share;
+use windlass_member::{Member, Parent};
 
 use super::Delivery;
 use crate::members::migrate::Mode;
 use crate::pull::plan::{Act, Wish};
 use crate::pull::work::parent_of;
-use crate::works;
 
 impl Delivery {
     /// The mode that a binding's cluster changes to, if it does.
@@ -27,11 +26,12 @@ impl Delivery {
         &self,
         member: &Member,
         binding: &Binding,
-        placement: &ObjectKey,
+        parent: &Parent,
+        own: &str,
     ) -> Result<(), ApiError> {
+        let placement = &parent.placement;
         let cluster = &binding.spec.target_cluster;
         let namespace = names::member_namespace(cluster);
-        let own = works::name_of(placement);
         let works = self.world.pull.works_of(cluster, placement);
         let others: Vec<String> = works
             .iter()
@@ -41,7 +41,7 @@ impl Delivery {
         if others.is_empty() {
             return Ok(());
         }
-        let key = ObjectKey::namespaced(&namespace, &own);
+        let key = ObjectKey::namespaced(&namespace, own);
         let taken = self.world.pull.works.get(&key);
         if let Some(work) = taken.filter(|work| parent_of(work) != *placement) {
             return Err(ApiError::Rejected(format!(
@@ -50,7 +50,7 @@ impl Delivery {
                 parent_of(&work)
             )));
         }
-        member.absorb(&own, &namespace, &others).await
+        member.absorb(parent, own, &namespace, &others).await
     }
 
     /// Before the first Works are written for a cluster that the hub has delivered to: what it had under one
@@ -80,8 +80,11 @@ impl Delivery {
                 .collect(),
         };
         let shares: Vec<Share> = plan.items.iter().map(share).collect();
-        let own = works::name_of(&wish.placement);
-        member.split(&own, &wish.namespace, &shares).await?;
+        let parent = self.parent_of(wish.placement.clone());
+        let own = member.work_name(&parent).await?;
+        member
+            .split(&parent, &own, &wish.namespace, &shares)
+            .await?;
         Ok(true)
     }
 

@@ -6,7 +6,7 @@ use kube::ResourceExt;
 use serde_json::json;
 use windlass_api::conditions::{BindingReason, Stage, Status};
 use windlass_api::names;
-use windlass_api::placement::{ApplyStrategyType, ReportBackStrategy, ReportBackStrategyType};
+use windlass_api::placement::ApplyStrategyType;
 use windlass_api::scoped::Binding;
 use windlass_cluster::{ApiError, ObjectKey};
 use windlass_member::RemovalMode;
@@ -18,6 +18,7 @@ use crate::contents::Content;
 use crate::pull::deliver::{Delivered, Removing};
 use crate::pull::plan::{Group, Wish};
 use crate::pull::read::Reading;
+use crate::report_back;
 use crate::worker::Next;
 
 impl Delivery {
@@ -31,7 +32,7 @@ impl Delivery {
     ) -> Result<Next, ApiError> {
         let cluster = &binding.spec.target_cluster;
         let mut wish = wish(binding, content, manifests);
-        wish.report_back = self.mirror_of(&content.placement);
+        wish.report_back = self.report_back_strategy(&content.placement);
         let report_diff = wish
             .strategy
             .as_ref()
@@ -44,11 +45,27 @@ impl Delivery {
             Ok(Delivered::NotPrepared) => Ok(Next::Event),
             Ok(Delivered::Waits(moment)) => Ok(Next::After(moment)),
             Ok(Delivered::Told(reading)) => {
+                let copied = if self.is_mirrored(&content.placement) {
+                    let works = self.pull.caches().works_of(cluster, &content.placement);
+                    let statuses = report_back::of_works(&works);
+                    Some(
+                        self.report_back
+                            .copy(&key, &content.placement, statuses)
+                            .await,
+                    )
+                } else {
+                    None
+                };
                 self.write_status(binding, Some((digest, content)), |report| {
                     report.reading(reading);
+                    report.reported_back(copied.as_ref());
                 })
                 .await?;
-                Ok(Next::Event)
+                match copied {
+                    Some(Err(error)) => Ok(Next::Backoff(error.retry_after())),
+                    Some(Ok((_, Some(again)))) => Ok(Next::After(again)),
+                    Some(Ok((_, None))) | None => Ok(Next::Event),
+                }
             }
             Err(error @ ApiError::Rejected(_)) => {
                 let message = format!("writing the Works failed: {}", error.message());
@@ -58,14 +75,6 @@ impl Delivery {
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// What a placement asks to be mirrored, if it does.
-    fn mirror_of(&self, placement: &ObjectKey) -> Option<ReportBackStrategy> {
-        let placement = self.world.placements.get(placement)?;
-        let strategy = placement.spec.strategy.as_ref()?;
-        let wish = strategy.report_back_strategy.clone()?;
-        (wish.type_ == ReportBackStrategyType::Mirror).then_some(wish)
     }
 
     /// Removes a binding's Works, with or without what is in them, and then lets the binding go.

@@ -62,7 +62,7 @@ pub struct Wish {
     pub cluster_overrides_hash: String,
     /// How the manifests are applied.
     pub strategy: Option<ApplyStrategy>,
-    /// Whether the agent mirrors the objects' statuses into the Works; none means that it does not.
+    /// Where their statuses go.
     pub report_back: Option<ReportBackStrategy>,
     /// One per Work.
     pub groups: Vec<Group>,
@@ -220,9 +220,11 @@ pub fn envelope_of(work: &WorkMeta) -> Option<EnvelopeIdentifier> {
 
 fn digest_of(group: &Group, wish: &Wish) -> Digest {
     let manifests: Vec<&Digest> = group.manifests.iter().map(|m| &m.digest).collect();
-    Digest::of_json(&json!({
-        "manifests": manifests, "strategy": wish.strategy, "reportBack": wish.report_back,
-    }))
+    let mut inputs = json!({ "manifests": manifests, "strategy": wish.strategy });
+    if let Some(report_back) = &wish.report_back {
+        inputs["reportBack"] = json!(report_back);
+    }
+    Digest::of_json(&inputs)
 }
 
 /// The Work of an item as it is sent. Copies the manifests, so one is made at a time.
