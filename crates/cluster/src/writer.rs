@@ -165,6 +165,26 @@ impl Writer {
         .await
     }
 
+    /// Deletes an object only if it is still as it was read. Being gone already is success.
+    ///
+    /// # Errors
+    /// See [`ApiError`]; `Conflict` when it has changed since.
+    pub async fn delete_unchanged<K>(&self, object: &K) -> Result<(), ApiError>
+    where
+        K: Resource<DynamicType: KindOf<K>>,
+    {
+        let preconditions = serde_json::json!({
+            "uid": object.uid(), "resourceVersion": object.resource_version(),
+        });
+        self.delete_if(
+            &url_of(object)?,
+            &preconditions,
+            object.uid().as_deref(),
+            Propagation::Background,
+        )
+        .await
+    }
+
     /// Reads an object as it is on the server, past every cache; none when it does not exist.
     ///
     /// # Errors
@@ -379,11 +399,22 @@ impl Writer {
         uid: Option<&str>,
         propagation: Propagation,
     ) -> Result<(), ApiError> {
+        let preconditions = uid.map_or(Value::Null, |uid| serde_json::json!({ "uid": uid }));
+        self.delete_if(url, &preconditions, uid, propagation).await
+    }
+
+    async fn delete_if(
+        &self,
+        url: &str,
+        preconditions: &Value,
+        uid: Option<&str>,
+        propagation: Propagation,
+    ) -> Result<(), ApiError> {
         let mut body = serde_json::json!({
             "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation.as_str(),
         });
-        if let Some(uid) = uid {
-            body["preconditions"] = serde_json::json!({ "uid": uid });
+        if !preconditions.is_null() {
+            body["preconditions"] = preconditions.clone();
         }
         let error = match self.send::<Value>(Method::DELETE, url, JSON, &body).await {
             Ok(_) => return Ok(()),

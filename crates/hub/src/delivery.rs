@@ -5,6 +5,7 @@
 //! was placed there changes. Each look is level-triggered: the member engine does what is missing, and
 //! nothing where nothing is.
 
+mod migrate;
 mod pull;
 
 use std::collections::BTreeMap;
@@ -18,18 +19,20 @@ use windlass_api::scoped::{Binding, Scope};
 use windlass_api::{Condition, labels, names};
 use windlass_cluster::{ApiError, ObjectKey, Writer, clock};
 use windlass_member::manifest::Manifest;
-use windlass_member::{Desired, Outcome, Parent, Removal, RemovalMode, report};
+use windlass_member::{Desired, Outcome, Parent, Removal, RemovalMode, Rival, report};
 use windlass_render::Confinement;
 use windlass_status::conditions::{NewCondition, find};
 use windlass_status::digest::{BindingInputs, Digest, binding_digest};
 
 use crate::contents::{Content, Contents};
 use crate::lanes::Lanes;
+use crate::members::migrate::Mode;
 use crate::members::{Members, is_push};
 use crate::observe::{Skipped, log_binding, skipped};
 use crate::overrides::named_by;
 use crate::overrides::resolve::effects_of;
 use crate::pull::deliver::Pull;
+use crate::pull::work::parent_of as owner_of;
 use crate::removal;
 use crate::render::{self, Refusal};
 use crate::report_back::{self, ReportBack, Told, Wish};
@@ -150,7 +153,8 @@ impl Delivery {
                 .await;
         };
         let mirror = self.is_mirrored(&placement);
-        let parent = self.parent_of(placement);
+        let parent = self.parent_of(cluster, placement);
+        let absorbed = self.absorb(&member, &binding, &parent).await;
         let desired = Desired {
             work_name: member.work_name(&parent).await?,
             parent,
@@ -160,7 +164,13 @@ impl Delivery {
             mirror,
             manifests,
         };
-        let outcome = member.deliver(&desired).await;
+        let outcome = match absorbed {
+            Ok(()) => member.deliver(&desired).await,
+            Err(error) => Outcome {
+                error: Some(error),
+                ..Outcome::default()
+            },
+        };
         self.report(&binding, &content, digest, &outcome).await
     }
 
@@ -260,11 +270,19 @@ impl Delivery {
         }) else {
             return self.let_go(binding).await;
         };
-        if !is_push(&known) {
-            return self.remove_pull(binding, Some(&known)).await;
-        }
         let live = self.world.placements.get(&placement);
         let mode = removal::mode(&known, live.as_deref(), binding);
+        match self.remover(binding, is_push(&known)) {
+            Some(Mode::Pull) => return self.remove_pull(binding, mode).await,
+            Some(Mode::Push) => {}
+            None => {
+                let message =
+                    format!("waiting until cluster {cluster} has changed its mode of delivery");
+                self.write_status(binding, None, |report| report.removing(message))
+                    .await?;
+                return Ok(Next::Event);
+            }
+        }
         let Some(member) = self.members.get(cluster) else {
             let what = if mode == RemovalMode::Abandon {
                 "release"
@@ -278,7 +296,8 @@ impl Delivery {
                 .await?;
             return Ok(Next::Event);
         };
-        let parent = self.parent_of(placement);
+        let parent = self.parent_of(cluster, placement);
+        self.absorb(&member, binding, &parent).await?;
         let removal = match member.work_name(&parent).await {
             Ok(work) => member.remove(&work, &parent.placement, mode).await,
             Err(error) => Removal::Failed(error),
@@ -303,8 +322,17 @@ impl Delivery {
         }
     }
 
-    fn parent_of(&self, placement: ObjectKey) -> Parent {
-        works::parent(placement, |key| self.world.placements.get(key).is_some())
+    /// A placement on a cluster. Where there are Works for its agent, they say whose a name is.
+    fn parent_of(&self, cluster: &str, placement: ObjectKey) -> Parent {
+        let namespace = names::member_namespace(cluster);
+        let work = ObjectKey::namespaced(namespace, works::name_of(&placement));
+        let told = self.world.pull.works.get(&work);
+        let mut parent = works::parent(placement, |key| self.world.placements.get(key).is_some());
+        if let (Some(_), Some(work)) = (parent.rival, told) {
+            let is_ours = owner_of(&work) == parent.placement;
+            parent.rival = Some(if is_ours { Rival::Loses } else { Rival::Wins });
+        }
+        parent
     }
 
     /// Whether another live binding of the same placement stands for the same cluster: then what is there
@@ -524,15 +552,18 @@ impl Report<'_> {
     }
 
     /// How copying statuses went; when that is not known, what was said of it before.
-    fn reported_back(&mut self, copied: Option<&Result<(Told, Option<Duration>), ApiError>>) {
+    fn reported_back(
+        &mut self,
+        copied: Option<&Result<(Option<Told>, Option<Duration>), ApiError>>,
+    ) {
         let built = match copied {
             None => None,
-            Some(Ok((told, _))) => {
+            Some(Ok((Some(told), _))) => {
                 let generation = self.binding.metadata.generation;
                 let condition = told.condition(STATUS_REPORTED_BACK, generation);
                 Some(condition.build(self.previous, self.now))
             }
-            Some(Err(_)) => find(self.previous, STATUS_REPORTED_BACK).cloned(),
+            Some(Ok((None, _)) | Err(_)) => find(self.previous, STATUS_REPORTED_BACK).cloned(),
         };
         let list = self.status.conditions.get_or_insert_default();
         list.extend(built);

@@ -29,6 +29,8 @@ use crate::contents::Content;
 
 /// Shortest time between two rounds of writes of one placement.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How soon what the API server has refused is tried again.
+const REFUSED: Duration = Duration::from_secs(30);
 
 /// What a placement asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,7 +194,8 @@ pub struct ReportBack {
 struct Copied {
     /// Of each object, the member's status.
     of: HashMap<ManifestId, Digest>,
-    last: Option<Instant>,
+    /// When the next round may begin.
+    next: Option<Instant>,
 }
 
 impl ReportBack {
@@ -211,7 +214,8 @@ impl ReportBack {
         self.lock().remove(binding);
     }
 
-    /// Copies the statuses that have changed. Also tells when to come again.
+    /// Copies the statuses that have changed. Tells how that went, unless it is not time to try, and when to
+    /// come again.
     ///
     /// # Errors
     /// When the hub's API server can't be asked; what it refuses for good is told instead.
@@ -220,7 +224,7 @@ impl ReportBack {
         binding: &ObjectKey,
         content: &Content,
         outcome: &Outcome,
-    ) -> Result<(Told, Option<Duration>), ApiError> {
+    ) -> Result<(Option<Told>, Option<Duration>), ApiError> {
         let selected: HashSet<&ManifestId> = content
             .manifests
             .iter()
@@ -248,12 +252,7 @@ impl ReportBack {
         if !changed.is_empty()
             && let Some(wait) = self.pause(binding)
         {
-            let told = Told {
-                status: Status::True,
-                reason: COPIED,
-                message: message(count),
-            };
-            return Ok((told, Some(wait)));
+            return Ok((None, Some(wait)));
         }
         let mut refused = Vec::new();
         for (id, status, digest) in changed {
@@ -271,7 +270,7 @@ impl ReportBack {
                     reason: COPIED,
                     message: message(count),
                 };
-                (told, None)
+                (Some(told), None)
             }
             Some(first) => {
                 let more = match refused.len() - 1 {
@@ -282,7 +281,8 @@ impl ReportBack {
                     "the hub's API server refuses a status; does the hub have the rights of \
                      deploy/report-back? {first}{more}"
                 );
-                (Told::no(FAILED, message), Some(PAUSE * 30))
+                self.rest(binding, REFUSED);
+                (Some(Told::no(FAILED, message)), Some(REFUSED))
             }
         })
     }
@@ -327,13 +327,17 @@ impl ReportBack {
         let now = clock::monotonic();
         let mut all = self.lock();
         let copied = all.entry(binding.clone()).or_default();
-        if let Some(next) = copied.last.map(|last| last + PAUSE)
-            && next > now
-        {
+        if let Some(next) = copied.next.filter(|next| *next > now) {
             return Some(next - now);
         }
-        copied.last = Some(now);
+        copied.next = Some(now + PAUSE);
         None
+    }
+
+    fn rest(&self, binding: &ObjectKey, time: Duration) {
+        let mut all = self.lock();
+        let copied = all.entry(binding.clone()).or_default();
+        copied.next = Some(clock::monotonic() + time);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ObjectKey, Copied>> {

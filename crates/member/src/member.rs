@@ -17,8 +17,7 @@ use windlass_cluster::{ApiError, Cache, CacheOptions, Change, Discovery, Gate, O
 use crate::manifest::ManifestId;
 use crate::memory::Memory;
 use crate::object::{FIELD_MANAGER, state_of_meta};
-use crate::outcome::Desired;
-use crate::parent::whose;
+use crate::parent::{Parent, Rival, whose};
 use crate::watches::Watches;
 
 /// How long the first list of AppliedWorks is waited for before one is read by itself.
@@ -94,6 +93,14 @@ impl Member {
         self.watches.stop();
     }
 
+    /// Whether the AppliedWork of that name says that a desired state was applied in full.
+    #[must_use]
+    pub fn has_applied(&self, work: &str, digest: &str) -> bool {
+        let work = self.works.get(&ObjectKey::cluster(work));
+        let status = work.as_ref().and_then(|work| work.status.as_ref());
+        status.and_then(|status| status.digest.as_deref()) == Some(digest)
+    }
+
     /// When the cluster last answered a delivery or a removal; none before the first.
     #[must_use]
     pub fn last_contact(&self) -> Option<Instant> {
@@ -112,26 +119,42 @@ impl Member {
         self.turns.remove(work);
     }
 
-    /// The AppliedWork of a desired state, made when there is none.
-    pub(crate) async fn ensure_work(&self, desired: &Desired) -> Result<AppliedWork, ApiError> {
-        let name = &desired.work_name;
-        if let Some(mut work) = self.find_work(name).await? {
-            // What two may claim has to say whose it is before anything is done in its name.
-            if desired.parent.rival.is_some() && whose(&work).is_none() {
-                desired.parent.mark(&mut work.metadata);
-                work = self.writer.replace(&work).await?;
-                self.observe_work(work.clone());
+    /// The AppliedWork of a placement, made when there is none.
+    pub(crate) async fn ensure_work(
+        &self,
+        parent: &Parent,
+        name: &str,
+        namespace: &str,
+    ) -> Result<AppliedWork, ApiError> {
+        if let Some(work) = self.find_work(name).await? {
+            if whose(&work).is_none() || parent.rival == Some(Rival::Loses) {
+                return self.marked(work, parent).await;
             }
             return Ok(work);
         }
         let spec = AppliedWorkSpec {
-            work_name: name.clone(),
-            work_namespace: desired.work_namespace.clone(),
+            work_name: name.to_owned(),
+            work_namespace: namespace.to_owned(),
         };
         let mut work = AppliedWork::new(name, spec);
-        desired.parent.mark(&mut work.metadata);
+        parent.mark(&mut work.metadata);
         let work = self.writer.create(&work).await?;
         self.observe_work(work.clone());
+        Ok(work)
+    }
+
+    /// The AppliedWork with labels that say whose it is, where two may claim it: before anything is done in
+    /// its name.
+    pub(crate) async fn marked(
+        &self,
+        mut work: AppliedWork,
+        parent: &Parent,
+    ) -> Result<AppliedWork, ApiError> {
+        if parent.rival.is_some() && whose(&work).as_ref() != Some(&parent.placement) {
+            parent.mark(&mut work.metadata);
+            work = self.writer.replace(&work).await?;
+            self.observe_work(work.clone());
+        }
         Ok(work)
     }
 

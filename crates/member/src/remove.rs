@@ -363,7 +363,7 @@ impl Member {
 
     /// How to address an entry's kind. What the server once said is enough, and safer than to ask once
     /// more: a kind whose server is down for a while is not gone.
-    async fn kind_of(
+    pub(crate) async fn kind_of(
         &self,
         entry: &AppliedResourceMeta,
         id: &ManifestId,
