@@ -6,6 +6,8 @@
     reason = "a harness that can't go on fails the test"
 )]
 
+pub mod agents;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -198,6 +200,20 @@ impl Fleet {
             &format!("apply --server-side -k {}", folder.display()),
         );
         self.account("windlass")
+    }
+
+    /// A search path with the binary and this fleet's kubectl.
+    ///
+    /// # Panics
+    /// When they are nowhere.
+    #[must_use]
+    pub fn path(&self) -> String {
+        let folders = [binary(), self.kubectl.clone()].map(|program| {
+            let folder = program.parent().expect("a program lies in a folder");
+            folder.display().to_string()
+        });
+        let rest = std::env::var("PATH").unwrap_or_default();
+        format!("{}:{rest}", folders.join(":"))
     }
 
     /// Runs kubectl against a control plane; its output, or what it says went wrong.

@@ -3,6 +3,9 @@
 //! The tenant has every right of RBAC on every kind that matters, so that it is the guard rails that refuse.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+#[path = "attacks/planted.rs"]
+mod planted;
+
 use windlass_tests::{Fleet, condition, eventually, root};
 
 const SETTING: &str = r"
@@ -68,6 +71,7 @@ fn attacks_are_refused_or_without_effect() {
     exec_in_a_kubeconfig_is_refused(&fleet);
     reserved_namespaces_are_not_placed(&fleet);
     credentials_are_not_placed(&fleet);
+    planted::snapshots_carry_nothing_outside(&fleet);
     // The folder is applied as a whole: an administrator is not in the way of his own guard rails.
     fleet.kubectl("hub", &apply("deploy"));
     eventually("the guard rails stand", || {
@@ -75,6 +79,7 @@ fn attacks_are_refused_or_without_effect() {
     });
     fleet.kubectl("hub", &apply("deploy"));
     what_is_refused(&fleet);
+    planted::is_refused_by_guard_rails(&fleet);
     what_stays_allowed(&fleet);
     what_was_planted_before_can_go(&fleet);
     the_fleet_still_works(&fleet);

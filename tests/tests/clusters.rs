@@ -184,37 +184,37 @@ fn member_clusters_that_are_refused(fleet: &Fleet) {
         (
             "a".to_owned(),
             taints(&[taint("", "v")]),
-            "spec.taints[0].key",
+            "taint key must be a qualified name",
         ),
         (
             "a".to_owned(),
             taints(&[taint("-k", "v")]),
-            "spec.taints[0].key",
+            "taint key must be a qualified name",
         ),
         (
             "a".to_owned(),
             taints(&[taint("Example/k", "v")]),
-            "spec.taints[0].key",
+            "taint key must be a qualified name",
         ),
         (
             "a".to_owned(),
             taints(&[taint("a/b/c", "v")]),
-            "spec.taints[0].key",
+            "taint key must be a qualified name",
         ),
         (
             "a".to_owned(),
             taints(&[taint(&long(64), "v")]),
-            "spec.taints[0].key",
+            "taint key must be a qualified name",
         ),
         (
             "a".to_owned(),
             taints(&[taint("k", "val&123")]),
-            "spec.taints[0].value",
+            "taint value must be a label value",
         ),
         (
             "a".to_owned(),
             taints(&[taint("k", &long(64))]),
-            "spec.taints[0].value",
+            "spec.taints[0].value: Too long",
         ),
         (
             "a".to_owned(),
@@ -661,8 +661,7 @@ fn a_cluster_that_is_still_leaving_is_waited_for(fleet: &Fleet) {
 
 fn an_unreachable_cluster_leaves_things_behind_and_says_so(fleet: &mut Fleet) {
     fleet.kill_hub();
-    // It would be waited for for a quarter of an hour.
-    fleet.start_hub();
+    fleet.start_hub_with(&["--force-delete-wait-time", "8s"]);
     eventually("the hub is connected", || {
         fleet
             .http("/metrics")
@@ -681,7 +680,8 @@ fn an_unreachable_cluster_leaves_things_behind_and_says_so(fleet: &mut Fleet) {
             && said.contains("windlass leave member-3 --force"),
         "{said}"
     );
-    let said = fleet.leave("member-3", &["--purge", "--force"]).unwrap();
+    // pages.rs does not wait, with --force.
+    let said = fleet.leave("member-3", &["--purge"]).unwrap();
     for words in [
         "Leaving without the cluster; left behind on it: AppliedWork app-work of placement app with Namespace app, \
          ConfigMap app/c; AppliedWork old-work of placement old with Namespace old, ConfigMap old/new, ConfigMap old/theirs",

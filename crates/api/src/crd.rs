@@ -8,6 +8,7 @@ mod checks;
 mod envelope;
 mod normalise;
 mod rules;
+mod status_copy;
 mod twin;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -55,6 +56,8 @@ pub fn hub_crds() -> Result<Vec<Value>, serde_json::Error> {
     .map(finished)
     .collect::<Result<Vec<_>, _>>()?;
     crds.extend(namespaced()?);
+    let copy = status_copy::of(serde_json::to_value(ClusterResourcePlacement::crd())?);
+    crds.push(finished_in(copy, &SERVED_VERSIONS)?);
     crds.extend(overrides()?);
     crds.extend(envelope::crds());
     Ok(crds)

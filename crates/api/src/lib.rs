@@ -28,6 +28,7 @@ pub mod pull;
 pub mod raw;
 pub mod scoped;
 pub mod snapshot;
+pub mod status_copy;
 pub mod work;
 
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};

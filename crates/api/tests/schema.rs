@@ -190,6 +190,9 @@ const ONE_VERSION: [&str; 3] = [
     "ResourceBinding",
 ];
 
+/// Kinds without the subresource (API §1.1).
+const WITHOUT_STATUS: [&str; 1] = ["ClusterResourcePlacementStatus"];
+
 fn schema(crd: &Value) -> &Value {
     let versions = crd["spec"]["versions"].as_array().unwrap();
     let storage = versions.iter().find(|version| version["name"] == "v1beta1");
@@ -308,7 +311,9 @@ fn both_versions_are_served_with_one_schema() {
         assert_eq!(stored, ["v1beta1"], "{kind}");
         for version in versions {
             assert_eq!(version["served"], true, "{kind}");
-            let without_status = kind.contains("Override") || kind.contains("Envelope");
+            let without_status = WITHOUT_STATUS.contains(&kind.as_str())
+                || kind.contains("Override")
+                || kind.contains("Envelope");
             assert_eq!(
                 version.pointer("/subresources/status").is_some(),
                 !without_status,
@@ -387,6 +392,13 @@ fn names() {
             "placement",
             "resourceplacements",
             Some("rp"),
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "ClusterResourcePlacementStatus",
+            "placement",
+            "clusterresourceplacementstatuses",
+            Some("crps"),
             ["fleet", "fleet-placement"],
         ),
         (
@@ -485,11 +497,12 @@ fn names() {
         let about = schema(&crds[kind])["description"].as_str().unwrap();
         assert!(about.starts_with(kind), "{kind} is described as {about}");
     }
-    assert_eq!(crds.len(), 18);
+    assert_eq!(crds.len(), 19);
 }
 
 /// Kinds that live in a namespace (API §1.1).
-const NAMESPACED: [&str; 6] = [
+const NAMESPACED: [&str; 7] = [
+    "ClusterResourcePlacementStatus",
     "InternalMemberCluster",
     "Work",
     "ResourcePlacement",
@@ -506,7 +519,20 @@ const NAMESPACED_OVERRIDES: [&str; 3] = [
 ];
 
 /// API §1.3: name, type, priority, path. `C(x)` and `G(x)` as there.
-const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 14] = [
+const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 15] = [
+    (
+        "ClusterResourcePlacementStatus",
+        &[
+            (
+                "Resource-Index",
+                "string",
+                0,
+                ".sourceStatus.observedResourceIndex",
+            ),
+            ("Last-Updated", "string", 0, ".lastUpdatedTime"),
+            ("Age", "date", 0, ".metadata.creationTimestamp"),
+        ],
+    ),
     (
         "MemberCluster",
         &[
@@ -627,9 +653,10 @@ const SNAPSHOT_COLUMNS: &[(&str, &str, i64, &str)] = &[
 #[test]
 fn columns() {
     let crds = crds();
-    let twins = NAMESPACED.map(|kind| {
-        let of_twin = COLUMNS.iter().find(|(twin, _)| *twin == twin_of(kind));
-        (kind, of_twin.unwrap().1)
+    let twins = NAMESPACED.into_iter().filter_map(|kind| {
+        let twin = Some(twin_of(kind)).filter(|twin| *twin != kind)?;
+        let of_twin = COLUMNS.iter().find(|(kind, _)| *kind == twin);
+        Some((kind, of_twin.unwrap().1))
     });
     for (kind, expected) in COLUMNS.into_iter().chain(twins) {
         let none = Vec::new();

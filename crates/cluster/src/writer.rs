@@ -160,7 +160,26 @@ impl Writer {
         self.delete_at(
             &url_of(object)?,
             object.uid().as_deref(),
-            None,
+            Propagation::Background,
+        )
+        .await
+    }
+
+    /// Deletes an object only if it is still as it was read. Being gone already is success.
+    ///
+    /// # Errors
+    /// See [`ApiError`]; `Conflict` when it has changed since.
+    pub async fn delete_unchanged<K>(&self, object: &K) -> Result<(), ApiError>
+    where
+        K: Resource<DynamicType: KindOf<K>>,
+    {
+        let preconditions = serde_json::json!({
+            "uid": object.uid(), "resourceVersion": object.resource_version(),
+        });
+        self.delete_if(
+            &url_of(object)?,
+            &preconditions,
+            object.uid().as_deref(),
             Propagation::Background,
         )
         .await
@@ -277,21 +296,6 @@ impl Writer {
             })
     }
 
-    /// Deletes an object if nobody has changed it since it was read. Being gone already is success.
-    ///
-    /// # Errors
-    /// See [`ApiError`]; `Conflict` when it has changed.
-    pub async fn delete_as_read<K>(&self, object: &K) -> Result<(), ApiError>
-    where
-        K: Resource<DynamicType: KindOf<K>>,
-    {
-        let meta = object.meta();
-        let (uid, version) = (meta.uid.as_deref(), meta.resource_version.as_deref());
-        let url = url_of(object)?;
-        self.delete_at(&url, uid, version, Propagation::Background)
-            .await
-    }
-
     /// Deletes an object of any kind, if it still has that UID. Being gone already is success.
     ///
     /// # Errors
@@ -307,7 +311,6 @@ impl Writer {
         self.delete_at(
             &url::object::<DynamicObject>(kind, namespace, name)?,
             uid,
-            None,
             propagation,
         )
         .await
@@ -394,17 +397,24 @@ impl Writer {
         &self,
         url: &str,
         uid: Option<&str>,
-        version: Option<&str>,
+        propagation: Propagation,
+    ) -> Result<(), ApiError> {
+        let preconditions = uid.map_or(Value::Null, |uid| serde_json::json!({ "uid": uid }));
+        self.delete_if(url, &preconditions, uid, propagation).await
+    }
+
+    async fn delete_if(
+        &self,
+        url: &str,
+        preconditions: &Value,
+        uid: Option<&str>,
         propagation: Propagation,
     ) -> Result<(), ApiError> {
         let mut body = serde_json::json!({
             "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation.as_str(),
         });
-        if let Some(uid) = uid {
-            body["preconditions"] = serde_json::json!({ "uid": uid });
-        }
-        if let Some(version) = version {
-            body["preconditions"]["resourceVersion"] = version.into();
+        if !preconditions.is_null() {
+            body["preconditions"] = preconditions.clone();
         }
         let error = match self.send::<Value>(Method::DELETE, url, JSON, &body).await {
             Ok(_) => return Ok(()),

@@ -5,6 +5,7 @@
 //! was placed there changes. Each look is level-triggered: the member engine does what is missing, and
 //! nothing where nothing is.
 
+mod migrate;
 mod pull;
 
 use std::collections::BTreeMap;
@@ -15,17 +16,18 @@ use kube::ResourceExt;
 use windlass_api::binding::BindingStatus;
 use windlass_api::conditions::{BindingReason, STATUS_REPORTED_BACK, Stage, Status};
 use windlass_api::placement::ReportBackStrategy;
-use windlass_api::scoped::Binding;
+use windlass_api::scoped::{Binding, Scope};
 use windlass_api::{Condition, labels, names};
 use windlass_cluster::{ApiError, ObjectKey, Writer, clock};
 use windlass_member::manifest::Manifest;
-use windlass_member::{Desired, Outcome, Removal, RemovalMode, report};
-use windlass_render::Privileged;
+use windlass_member::{Desired, Outcome, Parent, Removal, RemovalMode, report};
+use windlass_render::Confinement;
 use windlass_status::conditions::{NewCondition, find};
 use windlass_status::digest::{BindingInputs, Digest, binding_digest};
 
 use crate::contents::{Content, Contents};
 use crate::lanes::Lanes;
+use crate::members::migrate::Mode;
 use crate::members::{Members, is_push};
 use crate::observe::{Skipped, log_binding, skipped};
 use crate::overrides::named_by;
@@ -47,6 +49,7 @@ pub struct Delivery {
     writer: Writer,
     report_back: ReportBack,
     lanes: Lanes,
+    confinement: Confinement,
     pull: Pull,
 }
 
@@ -59,6 +62,7 @@ impl Delivery {
         members: Members,
         writer: Writer,
         report_back: ReportBack,
+        confinement: Confinement,
     ) -> Self {
         let queue = world.queues.bindings.clone();
         Self {
@@ -69,6 +73,7 @@ impl Delivery {
             writer,
             report_back,
             lanes: Lanes::new(move |key| queue.add(key)),
+            confinement,
         }
     }
 
@@ -147,15 +152,27 @@ impl Delivery {
                 .deliver_pull(&binding, &content, &manifests, digest)
                 .await;
         };
+        let mirror = self.is_mirrored(&placement);
+        let parent = self.parent_of(placement);
         let desired = Desired {
-            work_name: works::name_of(&placement),
+            work_name: member.work_name(&parent).await?,
+            parent,
             work_namespace: names::member_namespace(cluster),
             digest,
             strategy: binding.spec.apply_strategy.clone().unwrap_or_default(),
-            mirror: self.is_mirrored(&placement),
+            mirror,
             manifests,
         };
-        let outcome = member.deliver(&desired).await;
+        let outcome = match self
+            .absorb(&member, &binding, &desired.parent, &desired.work_name)
+            .await
+        {
+            Ok(()) => member.deliver(&desired).await,
+            Err(error) => Outcome {
+                error: Some(error),
+                ..Outcome::default()
+            },
+        };
         self.report(&binding, &content, digest, &outcome).await
     }
 
@@ -168,7 +185,7 @@ impl Delivery {
         let labels = known.as_deref().map_or(&none, ResourceExt::labels);
         Overridden {
             effects: effects_of(&content.placement, &versions, cluster, labels),
-            manifests: render::manifests(content, &versions, cluster, labels, Privileged::Refused),
+            manifests: render::manifests(content, &versions, cluster, labels, &self.confinement),
         }
     }
 
@@ -273,11 +290,19 @@ impl Delivery {
         }) else {
             return self.let_go(binding).await;
         };
-        if !is_push(&known) {
-            return self.remove_pull(binding, Some(&known)).await;
-        }
         let live = self.world.placements.get(&placement);
         let mode = removal::mode(&known, live.as_deref(), binding);
+        match self.remover(binding, is_push(&known)) {
+            Some(Mode::Pull) => return self.remove_pull(binding, mode).await,
+            Some(Mode::Push) => {}
+            None => {
+                let message =
+                    format!("waiting until cluster {cluster} has changed its mode of delivery");
+                self.write_status(binding, None, |report| report.removing(message))
+                    .await?;
+                return Ok(Next::Event);
+            }
+        }
         let Some(member) = self.members.get(cluster) else {
             let what = if mode == RemovalMode::Abandon {
                 "release"
@@ -291,7 +316,15 @@ impl Delivery {
                 .await?;
             return Ok(Next::Event);
         };
-        match member.remove(&works::name_of(&placement), mode).await {
+        let parent = self.parent_of(placement);
+        let removal = match member.work_name(&parent).await {
+            Ok(work) => {
+                self.absorb(&member, binding, &parent, &work).await?;
+                member.remove(&work, &parent.placement, mode).await
+            }
+            Err(error) => Removal::Failed(error),
+        };
+        match removal {
             Removal::Done => self.let_go(binding).await,
             Removal::Waiting { for_what, retry } => {
                 let message = format!("removing; waiting for {}", for_what.join(", "));
@@ -309,6 +342,10 @@ impl Delivery {
                 Ok(Next::Backoff(error.retry_after()))
             }
         }
+    }
+
+    fn parent_of(&self, placement: ObjectKey) -> Parent {
+        works::parent(placement, |key| self.world.placements.get(key).is_some())
     }
 
     /// Whether another live binding of the same placement stands for the same cluster: then what is there
@@ -367,7 +404,7 @@ impl Delivery {
             status.observed_resource_snapshot_name = Some(content.name.clone());
         }
         if status == previous {
-            skipped(Skipped::Binding);
+            skipped(Skipped::Binding(Scope::of(binding)));
             return Ok(());
         }
         let mut changed = binding.clone();

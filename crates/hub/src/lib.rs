@@ -28,7 +28,7 @@ pub mod works;
 pub mod world;
 
 pub use run::{HubError, HubOptions, run};
-pub use select::confine::Confinement;
 pub use select::rules::ApiFilter;
 pub use windlass_aggregator::ExternalUnset;
 pub use windlass_cluster::lease::step::Timing;
+pub use windlass_render::Confinement;

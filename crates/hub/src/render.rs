@@ -7,7 +7,7 @@ use serde_json::Value;
 use windlass_api::placement::ResourceIdentifier;
 use windlass_cluster::ObjectKey;
 use windlass_member::manifest::Manifest;
-use windlass_render::{Cluster, Part, Privileged, RenderError, Rendered, Scope, View, render};
+use windlass_render::{Cluster, Confinement, Part, RenderError, Rendered, Scope, View, render};
 
 use crate::contents::Content;
 use crate::overrides::Version;
@@ -79,7 +79,7 @@ pub fn manifests(
     versions: &[Result<Version, ObjectKey>],
     cluster: &str,
     labels: &BTreeMap<String, String>,
-    privileged: Privileged,
+    confinement: &Confinement,
 ) -> Result<Arc<[Arc<Manifest>]>, Refusal> {
     if !content.problems.is_empty() {
         return Err(Refusal::Content(listed(&content.problems)));
@@ -114,7 +114,7 @@ pub fn manifests(
         },
         overrides: &overrides,
         scope,
-        privileged,
+        confinement,
     };
     let parts: Vec<Part<'_>> = content
         .manifests

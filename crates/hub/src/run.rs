@@ -183,6 +183,8 @@ impl Hub {
         };
         let members = Members::new(world.clone(), writer.clone(), requests, policy, &registry)?;
         let contents = Contents::new(world.clone(), client.clone());
+        let confinement = options.filter.confinement().clone();
+        let filter = Arc::new(options.filter.clone());
         let discovery = Discovery::new(client.clone());
         let report_back = ReportBack::new(writer.clone(), discovery.clone());
         let resources = Resources::with_filter(
@@ -198,6 +200,7 @@ impl Hub {
             resources,
             members.clone(),
             options.external_unset,
+            filter,
         );
         Ok(Self {
             overrides: OverrideActor::new(world.clone(), writer.clone()),
@@ -207,6 +210,7 @@ impl Hub {
                 members.clone(),
                 writer,
                 report_back,
+                confinement,
             ),
             world,
             reader,

@@ -2,12 +2,34 @@
 
 use windlass_api::names;
 use windlass_cluster::ObjectKey;
+use windlass_member::{Parent, Rival};
 use windlass_status::digest::Digest;
 
-/// Name of the AppliedWork of a placement.
+/// Usual name of the AppliedWork of a placement.
 #[must_use]
 pub fn name_of(placement: &ObjectKey) -> String {
     names::work(&placement.namespace, &placement.name)
+}
+
+/// What the name of a placement's Works depends on. `exists` tells whether there is a placement.
+#[must_use]
+pub fn parent(placement: ObjectKey, exists: impl Fn(&ObjectKey) -> bool) -> Parent {
+    let rival = rival(&placement).map(|rival| match exists(&rival) {
+        true => Rival::Present,
+        false => Rival::Possible,
+    });
+    Parent { placement, rival }
+}
+
+/// The placement of the other scope whose Works would have the same names.
+fn rival(placement: &ObjectKey) -> Option<ObjectKey> {
+    if placement.namespace.is_empty() {
+        // No namespace has a dot in its name.
+        let (namespace, name) = placement.name.split_once('.')?;
+        return Some(ObjectKey::namespaced(namespace, name));
+    }
+    let base = names::work_base(&placement.namespace, &placement.name);
+    Some(ObjectKey::cluster(base))
 }
 
 /// What tells placements apart whose names read the same: 8 characters.
@@ -28,11 +50,8 @@ pub fn placements_of(work: &str) -> Vec<ObjectKey> {
     let bases = [Some(base), unhashed].into_iter().flatten();
     bases
         .flat_map(|base| {
-            // No namespace has a dot in its name.
-            let namespaced = base
-                .split_once('.')
-                .map(|(namespace, name)| ObjectKey::namespaced(namespace, name));
-            [Some(ObjectKey::cluster(base)), namespaced]
+            let cluster = ObjectKey::cluster(base);
+            [rival(&cluster), Some(cluster)]
         })
         .flatten()
         .collect()
@@ -57,9 +76,28 @@ mod tests {
             assert!(placements_of(work).contains(&placement), "{work}");
         }
         for placement in [cluster("web"), cluster("a.b"), namespaced("a", "b")] {
-            let found = placements_of(&name_of(&placement));
-            assert!(found.contains(&placement), "{placement}");
+            let parent = parent(placement.clone(), |_| false);
+            for name in [parent.usual_name(), parent.hashed_name()] {
+                assert!(placements_of(&name).contains(&placement), "{name}");
+            }
         }
         assert!(placements_of("other").is_empty());
+    }
+
+    #[test]
+    fn who_may_claim_the_same_name() {
+        let (cluster, namespaced) = (ObjectKey::cluster, ObjectKey::namespaced);
+        for (placement, rival) in [
+            (cluster("web"), None),
+            (cluster("a.web"), Some(namespaced("a", "web"))),
+            (cluster("a.b.web"), Some(namespaced("a", "b.web"))),
+            (namespaced("a", "web"), Some(cluster("a.web"))),
+        ] {
+            assert_eq!(super::rival(&placement), rival, "{placement}");
+            let there = parent(placement.clone(), |key| Some(key) == rival.as_ref());
+            assert_eq!(there.rival, rival.as_ref().map(|_| Rival::Present));
+            let alone = parent(placement, |_| false);
+            assert_eq!(alone.rival, rival.map(|_| Rival::Possible));
+        }
     }
 }

@@ -12,6 +12,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use windlass_api::member::MemberCluster;
 use windlass_api::scoped::{Binding, Placement, PolicySnapshot};
+use windlass_api::status_copy::ClusterResourcePlacementStatus;
 use windlass_api::{labels, names};
 use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey, Queue};
 
@@ -25,6 +26,8 @@ use crate::scoped::ScopedCache;
 
 /// Index of bindings, snapshots and policies: the placement that they belong to.
 pub const BY_PLACEMENT: &str = "placement";
+/// Index of status copies: their name, which is the placement's.
+pub const BY_NAME: &str = "name";
 /// Index of bindings: their cluster.
 pub const BY_CLUSTER: &str = "cluster";
 /// Index of bindings: the override snapshots that they name.
@@ -54,6 +57,8 @@ pub struct World {
     pub snapshots: ScopedCache<SnapshotMeta>,
     /// Bindings.
     pub bindings: ScopedCache<Binding>,
+    /// Copies of placements' statuses in the namespaces that they select.
+    pub copies: Cache<ClusterResourcePlacementStatus>,
     /// Member clusters.
     pub clusters: Cache<MemberCluster>,
     /// Credentials of member clusters.
@@ -92,6 +97,12 @@ impl World {
                 all().labels(labels::CREDENTIALS_CLUSTER),
                 secret_options(&queues),
             ),
+            copies: Cache::start(
+                "status copies",
+                Api::all(client.clone()),
+                all(),
+                copy_options(&queues),
+            ),
             placements,
             bindings,
             clusters,
@@ -108,6 +119,7 @@ impl World {
             self.policies.wait_synced(),
             self.snapshots.wait_synced(),
             self.bindings.wait_synced(),
+            self.copies.wait_synced(),
             self.clusters.wait_synced(),
             self.secrets.wait_synced(),
             self.pull.wait_synced(),
@@ -117,6 +129,8 @@ impl World {
 
     /// Which watches have not delivered their first list, and why.
     pub fn unsynced(&self) -> Vec<String> {
+        let copies = (!self.copies.is_synced())
+            .then(|| ("status copies".to_owned(), self.copies.last_error()));
         let clusters = (!self.clusters.is_synced())
             .then(|| ("member clusters".to_owned(), self.clusters.last_error()));
         let secrets = (!self.secrets.is_synced())
@@ -126,6 +140,7 @@ impl World {
             .chain(self.policies.unsynced())
             .chain(self.snapshots.unsynced())
             .chain(self.bindings.unsynced())
+            .chain(copies)
             .chain(clusters)
             .chain(secrets)
             .chain(self.pull.unsynced())
@@ -155,6 +170,7 @@ impl World {
         self.policies.stop();
         self.snapshots.stop();
         self.bindings.stop();
+        self.copies.stop();
         self.clusters.stop();
         self.secrets.stop();
         self.pull.stop();
@@ -231,6 +247,22 @@ fn owned_options<K: kube::Resource + 'static>(queues: &Queues) -> CacheOptions<K
     CacheOptions {
         indexes: vec![by_placement()],
         on_change: Arc::new(move |change| enqueue_parents(&queue, change)),
+        ..Default::default()
+    }
+}
+
+/// A copy is its placement's affair: one that somebody changed or took away is written again.
+fn copy_options(queues: &Queues) -> CacheOptions<ClusterResourcePlacementStatus> {
+    let queue = queues.placements.clone();
+    CacheOptions {
+        indexes: vec![Index {
+            name: BY_NAME,
+            values: |copy| vec![copy.name_any()],
+        }],
+        on_change: Arc::new(move |change| {
+            let placement = ObjectKey::cluster(&change.key.name);
+            enqueue(&queue, placement, change.initial);
+        }),
         ..Default::default()
     }
 }

@@ -14,6 +14,7 @@ use crate::inventory::Inventory;
 use crate::item::{Facts, Item, Todo, WAIT, items};
 use crate::member::{Member, belongs_to_another};
 use crate::outcome::{Desired, Outcome};
+use crate::parent::whose;
 
 /// How often a kind that can't be watched is looked at while it is not available.
 const POLL: Duration = Duration::from_secs(5);
@@ -62,12 +63,23 @@ impl Member {
 
     async fn pass(&self, desired: &Desired, apply: EffectiveApply) -> Result<Outcome, ApiError> {
         let work = self
-            .ensure_work(&desired.work_name, &desired.work_namespace)
+            .ensure_work(&desired.work_name, &desired.work_namespace, &desired.parent)
             .await?;
         if let Some(message) = belongs_to_another(&work, &desired.work_namespace) {
             return Ok(Outcome {
                 unsupported: Some(message),
                 retry: Some(UNPREPARED),
+                ..Outcome::default()
+            });
+        }
+        if whose(&work).is_some_and(|placement| placement != desired.parent.placement) {
+            // Found out at the same moment as somebody else: the next look takes the other name.
+            return Ok(Outcome {
+                unsupported: Some(format!(
+                    "AppliedWork {} is another placement's",
+                    work.name_any()
+                )),
+                retry: Some(WAIT),
                 ..Outcome::default()
             });
         }

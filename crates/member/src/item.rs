@@ -159,6 +159,9 @@ mod tests {
     use super::*;
     use serde_json::json;
     use windlass_api::placement::ApplyStrategy;
+    use windlass_cluster::ObjectKey;
+
+    use crate::parent::Parent;
 
     #[test]
     fn the_first_of_two_counts() {
@@ -172,6 +175,10 @@ mod tests {
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}),
         ));
         let desired = Desired {
+            parent: Parent {
+                placement: ObjectKey::cluster("w"),
+                rival: None,
+            },
             work_name: "w".into(),
             work_namespace: "n".into(),
             digest: Digest::of_bytes(b""),
@@ -206,6 +213,10 @@ mod tests {
             ))
         };
         let desired = Desired {
+            parent: Parent {
+                placement: ObjectKey::cluster("w"),
+                rival: None,
+            },
             work_name: "w".into(),
             work_namespace: "n".into(),
             digest: Digest::of_bytes(b""),

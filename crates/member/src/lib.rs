@@ -16,6 +16,7 @@
 //! | [`member`], `watches`, `memory` | the connection, and what is kept in memory |
 //! | [`deliver`], `look`, `apply` | one pass |
 //! | [`remove`], `contents` | removal, and what holds it up |
+//! | [`regroup`] | objects change their AppliedWork, when a cluster changes its mode of delivery |
 //! | [`install`], [`credentials`] | what joining needs |
 //!
 //! The modules of the first half are pure.
@@ -37,7 +38,9 @@ pub mod merge;
 pub mod object;
 pub mod outcome;
 pub mod ownership;
+mod parent;
 pub mod quantity;
+pub mod regroup;
 pub mod remove;
 pub mod report;
 pub mod schema;
@@ -47,4 +50,5 @@ pub mod waves;
 
 pub use member::{Member, MemberOptions};
 pub use outcome::{Desired, ManifestOutcome, Outcome};
+pub use parent::{Parent, Rival};
 pub use remove::{Removal, RemovalMode};

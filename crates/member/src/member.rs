@@ -17,6 +17,7 @@ use windlass_cluster::{ApiError, Cache, CacheOptions, Change, Discovery, Gate, O
 use crate::manifest::ManifestId;
 use crate::memory::Memory;
 use crate::object::{FIELD_MANAGER, state_of_meta};
+use crate::parent::{Parent, whose};
 use crate::watches::Watches;
 
 /// How long the first list of AppliedWorks is waited for before one is read by itself.
@@ -92,6 +93,14 @@ impl Member {
         self.watches.stop();
     }
 
+    /// Whether the AppliedWork of that name says that a desired state was applied in full.
+    #[must_use]
+    pub fn has_applied(&self, work: &str, digest: &str) -> bool {
+        let work = self.works.get(&ObjectKey::cluster(work));
+        let status = work.as_ref().and_then(|work| work.status.as_ref());
+        status.and_then(|status| status.digest.as_deref()) == Some(digest)
+    }
+
     /// When the cluster last answered a delivery or a removal; none before the first.
     #[must_use]
     pub fn last_contact(&self) -> Option<Instant> {
@@ -110,29 +119,43 @@ impl Member {
         self.turns.remove(work);
     }
 
-    /// The AppliedWork of that name, made when there is none.
+    /// The AppliedWork of that name for a placement, made when there is none.
     pub(crate) async fn ensure_work(
         &self,
         name: &str,
         namespace: &str,
+        parent: &Parent,
     ) -> Result<AppliedWork, ApiError> {
-        if !self.works.is_synced() && self.works.last_error().is_none() {
-            // What is late is read by itself.
-            drop(tokio::time::timeout(PATIENCE, self.works.wait_synced()).await);
-        }
-        if let Some(work) = self.works.get(&ObjectKey::cluster(name)) {
-            return Ok((*work).clone());
-        }
-        if let Some(work) = self.read_work(name).await? {
+        if let Some(mut work) = self.find_work(name).await? {
+            // What two may claim has to say whose it is before anything is done in its name.
+            if parent.rival.is_some() && whose(&work).is_none() {
+                parent.mark(&mut work.metadata);
+                work = self.writer.replace(&work).await?;
+                self.observe_work(work.clone());
+            }
             return Ok(work);
         }
         let spec = AppliedWorkSpec {
             work_name: name.to_owned(),
             work_namespace: namespace.to_owned(),
         };
-        let work = self.writer.create(&AppliedWork::new(name, spec)).await?;
+        let mut work = AppliedWork::new(name, spec);
+        parent.mark(&mut work.metadata);
+        let work = self.writer.create(&work).await?;
         self.observe_work(work.clone());
         Ok(work)
+    }
+
+    /// The AppliedWork of that name, from the cache if that may be relied on.
+    pub(crate) async fn find_work(&self, name: &str) -> Result<Option<AppliedWork>, ApiError> {
+        if !self.works.is_synced() && self.works.last_error().is_none() {
+            // What is late is read by itself.
+            drop(tokio::time::timeout(PATIENCE, self.works.wait_synced()).await);
+        }
+        if let Some(work) = self.works.get(&ObjectKey::cluster(name)) {
+            return Ok(Some((*work).clone()));
+        }
+        self.read_work(name).await
     }
 
     /// The AppliedWork of that name as it is on the server.

@@ -10,10 +10,13 @@ use windlass_status::digest::Digest;
 
 use crate::availability::Availability;
 use crate::manifest::{Manifest, ManifestId, Problem};
+use crate::parent::Parent;
 
 /// What a placement wants on a member.
 pub struct Desired {
-    /// Name of the Work.
+    /// The placement.
+    pub parent: Parent,
+    /// Name of the Work ([`crate::Member::work_name`]).
     pub work_name: String,
     /// The hub namespace that the Work would be in.
     pub work_namespace: String,

@@ -11,7 +11,7 @@ use windlass_api::conditions::ManifestReason;
 use windlass_api::names::member_namespace;
 use windlass_api::work::{AppliedResourceMeta, AppliedWork, AppliedWorkStatus, Origin};
 use windlass_cluster::discovery::KnownKind;
-use windlass_cluster::{ApiError, Propagation, clock};
+use windlass_cluster::{ApiError, ObjectKey, Propagation, clock};
 use windlass_status::digest::Digest;
 
 use crate::install::is_own;
@@ -19,6 +19,7 @@ use crate::inventory::{Inventory, id_of};
 use crate::manifest::{ManifestId, Problem};
 use crate::member::{Member, belongs_to_another, gvk_of};
 use crate::object::{is_going, is_ours, release};
+use crate::parent::whose;
 use crate::watches::is_container;
 use crate::waves::{LAST, wave};
 
@@ -73,10 +74,10 @@ enum Stand {
 
 impl Member {
     /// Takes the next step of removing a Work; every step is safe to repeat.
-    pub async fn remove(&self, work: &str, mode: RemovalMode) -> Removal {
+    pub async fn remove(&self, work: &str, placement: &ObjectKey, mode: RemovalMode) -> Removal {
         let turn = self.turn(work);
         let held = turn.lock().await;
-        let result = self.remove_all(work, mode).await;
+        let result = self.remove_all(work, placement, mode).await;
         if result.is_ok() {
             self.note_contact();
         }
@@ -90,11 +91,19 @@ impl Member {
         result.unwrap_or_else(Removal::Failed)
     }
 
-    async fn remove_all(&self, name: &str, mode: RemovalMode) -> Result<Removal, ApiError> {
+    async fn remove_all(
+        &self,
+        name: &str,
+        placement: &ObjectKey,
+        mode: RemovalMode,
+    ) -> Result<Removal, ApiError> {
         // Removals are rare, and what is removed has to be certain: the inventory is read anew.
         let Some(work) = self.read_work(name).await? else {
             return Ok(Removal::Done);
         };
+        if whose(&work).is_some_and(|owner| owner != *placement) {
+            return Ok(Removal::Done);
+        }
         let keep = matches!(mode, RemovalMode::Abandon | RemovalMode::Leave);
         if let Some(message) = belongs_to_another(&work, &member_namespace(&self.cluster)) {
             // Leaving takes nothing away, and nothing there is this cluster's to release.
@@ -354,7 +363,7 @@ impl Member {
 
     /// How to address an entry's kind. What the server once said is enough, and safer than to ask once
     /// more: a kind whose server is down for a while is not gone.
-    async fn kind_of(
+    pub(crate) async fn kind_of(
         &self,
         entry: &AppliedResourceMeta,
         id: &ManifestId,

@@ -11,6 +11,7 @@
 //!  cluster: name, labels ─────┘            or why not: cluster, object, override, rule, path
 //! ```
 
+pub mod confine;
 mod envelope;
 mod error;
 mod object;
@@ -22,11 +23,12 @@ mod variables;
 use serde_json::Value;
 use windlass_api::placement::EnvelopeIdentifier;
 
+pub use confine::Confinement;
 pub use envelope::{Opened, OpenedPart, envelopes, open, placed};
 pub use error::RenderError;
 pub use object::ObjectId;
 pub use overrides::{Override, OverrideName, PlacementKey, effects};
-pub use scope::{Privileged, Scope};
+pub use scope::Scope;
 
 /// The cluster that manifests are for.
 #[derive(Clone, Copy, Debug)]
@@ -69,8 +71,8 @@ pub struct View<'a> {
     pub overrides: &'a [Override<'a>],
     /// How far the placement may reach.
     pub scope: Scope<'a>,
-    /// Whether a namespaced placement may carry what grants rights.
-    pub privileged: Privileged,
+    /// What a namespaced placement may carry.
+    pub confinement: &'a Confinement,
 }
 
 /// Works the overrides in: one entry per part, in order.

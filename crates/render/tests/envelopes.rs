@@ -12,7 +12,7 @@ use common::*;
 use serde_json::{Value, json};
 use windlass_api::placement::EnvelopeType;
 use windlass_render::{
-    Cluster, Part, PlacementKey, Privileged, Rendered, Scope, View, open, render,
+    Cluster, Confinement, Part, PlacementKey, Rendered, Scope, View, open, render,
 };
 
 fn envelope(namespace: Option<&str>, data: Value) -> Value {
@@ -239,7 +239,7 @@ fn overrides_reach_into_envelopes_and_not_at_them() {
             cluster,
             overrides: &overrides,
             scope: Scope::Cluster,
-            privileged: Privileged::Refused,
+            confinement: &Confinement::default(),
         };
         render(&view, &parts)
     };
@@ -313,10 +313,7 @@ fn attacks_with_objects() {
         (manifest("example.com/v1", "Thing", None, "a"), false, false),
     ];
     for (object, refused, allowed) in rows {
-        for (privileged, expected) in [
-            (Privileged::Refused, refused),
-            (Privileged::Allowed, allowed),
-        ] {
+        for (privileged, expected) in [(REFUSED, refused), (ALLOWED, allowed)] {
             let result = render_in(TEAM, Scope::Namespace("app"), privileged, &object, &[]);
             assert_eq!(result.is_ok(), expected, "{privileged:?} {object}");
             assert!(render_in(WEB, Scope::Cluster, privileged, &object, &[]).is_ok());
@@ -420,25 +417,22 @@ fn attacks_with_patches() {
         let with = |source, privileged| {
             render_in(TEAM, Scope::Namespace("app"), privileged, &pod, &[source])
         };
-        let result = with(ro("o", target(), rules()), Privileged::Refused);
+        let result = with(ro("o", target(), rules()), REFUSED);
         assert_eq!(result.is_ok(), harmless, "{patch}");
         if let Err(errors) = result {
             let text = errors[0].to_string();
             assert!(text.contains("unless an administrator allows it"), "{text}");
             assert_eq!(errors[0].path.as_deref(), patch["path"].as_str());
         }
+        assert!(with(ro("o", target(), rules()), ALLOWED).is_ok(), "{patch}");
         assert!(
-            with(ro("o", target(), rules()), Privileged::Allowed).is_ok(),
-            "{patch}"
-        );
-        assert!(
-            with(cro("o", namespace(), rules()), Privileged::Refused).is_ok(),
+            with(cro("o", namespace(), rules()), REFUSED).is_ok(),
             "{patch}"
         );
         let whole = render_in(
             WEB,
             Scope::Cluster,
-            Privileged::Refused,
+            REFUSED,
             &pod,
             &[ro("o", target(), rules())],
         );

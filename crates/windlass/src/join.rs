@@ -1,6 +1,6 @@
 //! `windlass join`: gives the hub rights and credentials on a member (design §5.17, §5.18).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace, Secret};
@@ -61,14 +61,53 @@ fn cluster_name(text: &str) -> Result<String, String> {
 
 pub async fn run(args: Args) -> Result<(), Failure> {
     let name = &args.name;
-    let rules = rights(&args.rights)?;
     let hub = cli::hub(&args.hub_kubeconfig, FIELD_MANAGER).await?;
     wait_until_left(&hub, name, args.timeout).await?;
-    let member_kubeconfig = cli::read_kubeconfig(&args.member_kubeconfig)?;
+    refuse_pull(&hub, name).await?;
+    let uid = give_credentials(&hub, name, &args.member_kubeconfig, &args.rights).await?;
+    create_cluster(&hub, &args, &uid).await?;
+    say(&format!(
+        "hub: MemberCluster {name} is in place; watch it with: kubectl get cluster {name}"
+    ));
+    Ok(())
+}
+
+/// A cluster that has an agent does not lose it by the way.
+async fn refuse_pull(hub: &Writer, name: &str) -> Result<(), Failure> {
+    let cluster: Option<MemberCluster> = hub
+        .get(None, name)
+        .await
+        .map_err(|error| words("reading the MemberCluster", &error))?;
+    let is_pull = |cluster: MemberCluster| {
+        cluster
+            .annotations()
+            .get(labels::DELIVERY)
+            .map(String::as_str)
+            != Some(labels::DELIVERY_PUSH)
+    };
+    if cluster.is_some_and(is_pull) {
+        return Err(format!(
+            "{name} is in the fleet, with an agent; to have the hub deliver to it instead: windlass migrate {name} \
+             --to push"
+        )
+        .into());
+    }
+    Ok(())
+}
+
+/// Gives the hub rights and credentials on a member; what the cluster is known by.
+pub async fn give_credentials(
+    hub: &Writer,
+    name: &str,
+    member_kubeconfig: &Path,
+    choice: &str,
+) -> Result<String, Failure> {
+    let rules = rights(choice)?;
+    let member_kubeconfig = cli::read_kubeconfig(member_kubeconfig)?;
     let endpoint = endpoint::of(&member_kubeconfig)?;
     let member = Writer::new(cli::client(member_kubeconfig).await?, FIELD_MANAGER);
     let uid = identity(&member).await?;
-    refuse_second_name(&hub, name, &uid).await?;
+    refuse_second_name(hub, name, &uid).await?;
 
     say(&format!(
         "{name}: rights of the hub there:\n{}",
@@ -86,7 +125,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let kubeconfig = credentials::kubeconfig(name, &endpoint, &token.secret);
     try_out(&kubeconfig).await?;
     store(
-        &hub,
+        hub,
         credentials::secret(name, &kubeconfig, &token, clock::now()),
     )
     .await?;
@@ -96,11 +135,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         names::HUB_NAMESPACE,
         names::credentials_secret(name)
     ));
-    create_cluster(&hub, &args, &uid).await?;
-    say(&format!(
-        "hub: MemberCluster {name} is in place; watch it with: kubectl get cluster {name}"
-    ));
-    Ok(())
+    Ok(uid)
 }
 
 /// The rules for the hub: all, or those of a file and the few that it can't do without.

@@ -164,7 +164,7 @@ fn farewell(name: &str, purge: bool, clean: bool) -> String {
              what it has is taken over then. If it is not to, run on {name}, to let go of what runs there:\n  \
              kubectl delete appliedworks --all --cascade=orphan\nand to take the hub's rights away:\n  \
              kubectl delete clusterrolebinding,clusterrole {SERVICE_ACCOUNT}\n  \
-             kubectl delete serviceaccount {SERVICE_ACCOUNT} -n {HUB_NAMESPACE}"
+             kubectl delete serviceaccount {SERVICE_ACCOUNT} -n {HUB_NAMESPACE} --ignore-not-found"
         );
     }
     let placed = if purge {

@@ -8,6 +8,7 @@ mod hub;
 mod join;
 mod leave;
 mod log;
+mod migrate;
 mod peer_flags;
 mod status;
 
@@ -33,6 +34,8 @@ enum Command {
     Join(join::Args),
     /// Let a cluster leave; what runs there stays, unless it is purged.
     Leave(leave::Args),
+    /// Change who delivers to a cluster, the hub or an agent; nothing on it is deleted.
+    Migrate(migrate::Args),
     /// Show placements, or how one fares on each cluster.
     Status(status::Args),
 }
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
             Command::Hub(args) => hub::run(*args).await,
             Command::Join(args) => join::run(args).await,
             Command::Leave(args) => leave::run(args).await,
+            Command::Migrate(args) => migrate::run(args).await,
             Command::Status(args) => status::run(args).await,
         }
     });

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use kube::ResourceExt;
 use serde_json::json;
 use windlass_api::conditions::{BindingReason, Stage, Status};
-use windlass_api::member::MemberCluster;
 use windlass_api::names;
 use windlass_api::placement::ApplyStrategyType;
 use windlass_api::scoped::Binding;
@@ -16,11 +15,9 @@ use windlass_status::digest::Digest;
 
 use super::{Delivery, Report, parent};
 use crate::contents::Content;
-use crate::members::pull::leave::is_purged;
-use crate::pull::deliver::Delivered;
+use crate::pull::deliver::{Delivered, Removing};
 use crate::pull::plan::{Group, Wish};
 use crate::pull::read::Reading;
-use crate::removal;
 use crate::report_back;
 use crate::worker::Next;
 
@@ -40,6 +37,9 @@ impl Delivery {
             .strategy
             .as_ref()
             .is_some_and(|strategy| strategy.type_ == Some(ApplyStrategyType::ReportDiff));
+        if !self.split(binding, &wish).await? {
+            return Ok(Next::Event);
+        }
         let key = ObjectKey::of(binding);
         match self.pull.deliver(&key, cluster, &wish, report_diff).await {
             Ok(Delivered::NotPrepared) => Ok(Next::Event),
@@ -77,17 +77,18 @@ impl Delivery {
         }
     }
 
-    /// Removes a binding's Works, or lets them be where the cluster leaves, and then lets the binding go.
+    /// Removes a binding's Works, with or without what is in them, and then lets the binding go.
     pub(super) async fn remove_pull(
         &self,
         binding: &Binding,
-        known: Option<&MemberCluster>,
+        mode: RemovalMode,
     ) -> Result<Next, ApiError> {
         let cluster = &binding.spec.target_cluster;
-        let stays = known
-            .is_some_and(|known| known.metadata.deletion_timestamp.is_some() && !is_purged(known));
-        if stays && !self.members.agent_is_gone(cluster) {
-            // An agent that still works would take what it placed away with the Work.
+        let what = match mode {
+            RemovalMode::Placement | RemovalMode::Purge => Removing::Content,
+            RemovalMode::Leave | RemovalMode::Abandon => Removing::WorkOnly,
+        };
+        if mode == RemovalMode::Leave && !self.members.agent_is_gone(cluster) {
             let message = format!("waiting for the agent of cluster {cluster} to let go");
             self.write_status(binding, None, |report| report.removing(message))
                 .await?;
@@ -95,16 +96,8 @@ impl Delivery {
         }
         let placement = parent(binding);
         let key = ObjectKey::of(binding);
-        let live = self.world.placements.get(&placement);
-        if known.is_some_and(|known| {
-            removal::mode(known, live.as_deref(), binding) == RemovalMode::Abandon
-        }) {
-            self.pull.abandon(&key, cluster, &placement).await?;
-            return self.let_go(binding).await;
-        }
-        let left = self.pull.remove(&key, cluster, &placement).await?;
-        // A cluster that leaves takes the rest with its namespace.
-        let Some(first) = left.first().filter(|_| !stays) else {
+        let left = self.pull.remove(&key, cluster, &placement, what).await?;
+        let Some(first) = left.first() else {
             return self.let_go(binding).await;
         };
         let message = format!(

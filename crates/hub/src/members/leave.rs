@@ -54,6 +54,9 @@ impl Members {
         if !bindings.is_empty() {
             return self.release(cluster, &bindings, trouble).await;
         }
+        // Of an agent, if the cluster was about to change its mode of delivery.
+        self.clear_namespace(&names::member_namespace(&name))
+            .await?;
         match self.remove_rights(&name, trouble).await {
             Ok(Rights::Gone) => self.let_go(cluster).await,
             Ok(Rights::Going) => Ok(Next::After(GOODBYE_PERIOD)),
@@ -71,7 +74,7 @@ impl Members {
 
     /// Whether the cluster can be reached, now that it is needed; the trouble, if not. The engine is
     /// needed for the removal also after a restart.
-    async fn reach(&self, name: &str) -> Option<String> {
+    pub(super) async fn reach(&self, name: &str) -> Option<String> {
         if let Err(trouble) = self.connect(name).await {
             return Some(trouble);
         }
@@ -153,7 +156,11 @@ impl Members {
     ///
     /// # Errors
     /// Why they stay, once that is certain enough.
-    async fn remove_rights(&self, name: &str, trouble: Option<String>) -> Result<Rights, String> {
+    pub(super) async fn remove_rights(
+        &self,
+        name: &str,
+        trouble: Option<String>,
+    ) -> Result<Rights, String> {
         let (since, agreed) = match self.goodbyes.get(name).map(|goodbye| *goodbye) {
             None => (clock::monotonic(), false),
             Some(Goodbye::Asked { since, agreed }) => (since, agreed),

@@ -5,8 +5,10 @@
 //! monotonic clock; after a restart no cluster is unhealthy before one full threshold (design §5.21).
 
 mod facts;
+pub mod heard;
 pub mod leave;
 pub mod left_behind;
+pub mod migrate;
 pub mod profile;
 pub mod profiles;
 pub mod pull;
@@ -33,6 +35,7 @@ use windlass_cluster::{
 use windlass_member::{Member, MemberOptions, credentials};
 use windlass_status::digest::Digest;
 
+use self::migrate::Mode;
 use self::profiles::Profiles;
 use self::status::Endpoint;
 use self::usage::{trim_node, trim_pod};
@@ -183,7 +186,7 @@ impl Members {
     #[must_use]
     pub fn last_contact(&self, cluster: &str) -> Option<Timestamp> {
         let Some(connection) = self.connections.get(cluster) else {
-            return self.world.pull.heard(cluster).map(|heard| heard.time);
+            return self.world.pull.heard(cluster).at().map(|heard| heard.time);
         };
         let answered = lock(&connection.state).answered;
         answered.map(|(_, at)| at)
@@ -210,9 +213,32 @@ impl Members {
             }
             return Ok(Next::Event);
         };
-        if !is_push(&cluster) {
-            return self.process_pull(cluster).await;
+        let stays = cluster.metadata.deletion_timestamp.is_none();
+        let migrates = self
+            .changes_to(&cluster)
+            .filter(|_| stays && self.writer.gate().is_open());
+        match (is_push(&cluster), migrates) {
+            (true, None) => self.process_push(cluster).await,
+            (false, None) => self.process_pull(cluster).await,
+            (false, Some(Mode::Push)) => self.await_push(&cluster).await,
+            (true, Some(Mode::Push)) => {
+                self.process_push(cluster).await?;
+                self.end_pull(name).await
+            }
+            (true, Some(Mode::Pull)) => {
+                self.process_push(cluster).await?;
+                self.await_agent(name).await
+            }
+            (false, Some(Mode::Pull)) => {
+                self.process_pull(cluster).await?;
+                self.end_push(name).await
+            }
         }
+    }
+
+    /// One look at a cluster in push mode.
+    async fn process_push(&self, cluster: Arc<MemberCluster>) -> Result<Next, ApiError> {
+        let name = &cluster.name_any();
         if !self.writer.gate().is_open() {
             return Ok(self.stand_by(name, &cluster).await);
         }

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+use windlass_api::scoped::Scope;
 
 static ACTORS: LazyLock<Result<Actors, prometheus::Error>> = LazyLock::new(Actors::new);
 
@@ -48,7 +49,9 @@ impl Actors {
                 ]),
             )?,
         };
-        for kind in [Skipped::Placement, Skipped::Binding, Skipped::Cluster] {
+        let of_scope = |scope| [Skipped::Placement(scope), Skipped::Binding(scope)];
+        let kinds = Scope::BOTH.into_iter().flat_map(of_scope);
+        for kind in kinds.chain([Skipped::Cluster]) {
             actors.skipped.with_label_values(&[kind.as_str()]);
         }
         Ok(actors)
@@ -59,9 +62,9 @@ impl Actors {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skipped {
     /// Status of a placement.
-    Placement,
+    Placement(Scope),
     /// Status of a binding.
-    Binding,
+    Binding(Scope),
     /// Status of a member cluster.
     Cluster,
 }
@@ -69,8 +72,10 @@ pub enum Skipped {
 impl Skipped {
     const fn as_str(self) -> &'static str {
         match self {
-            Self::Placement => "clusterresourceplacements/status",
-            Self::Binding => "clusterresourcebindings/status",
+            Self::Placement(Scope::Cluster) => "clusterresourceplacements/status",
+            Self::Placement(Scope::Namespaced) => "resourceplacements/status",
+            Self::Binding(Scope::Cluster) => "clusterresourcebindings/status",
+            Self::Binding(Scope::Namespaced) => "resourcebindings/status",
             Self::Cluster => "memberclusters/status",
         }
     }

@@ -381,7 +381,7 @@ fn the_page_tells_of_every_series() {
         tally.binding("b", Some(summary("web", "east", 1, Status::False, false)));
     }
     actors::looked("placement", Duration::from_millis(3), false);
-    skipped(Skipped::Placement);
+    skipped(Skipped::Placement(Scope::Cluster));
     let page = documented();
     let found = registry.gather();
     assert!(found.len() >= 15, "{}", found.len());

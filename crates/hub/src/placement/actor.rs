@@ -18,6 +18,7 @@ use windlass_cluster::{ApiError, ObjectKey, Writer};
 use windlass_scheduler::{ClusterView, ExistingBinding, Schedule, SchedulingView, schedule};
 use windlass_status::conditions::NewCondition;
 
+use super::accessible::trouble;
 use super::bindings::{self, BindingInputs, BindingPlan};
 use super::gathering::Gathering;
 use super::policy::{self, PolicyInputs};
@@ -27,6 +28,7 @@ use crate::contents::{Contents, identifier};
 use crate::members::Members;
 use crate::overrides::resolve::Resolved;
 use crate::scoped::api_in;
+use crate::select::rules::ApiFilter;
 use crate::select::{Resources, SelectError, Selection};
 use crate::worker::{Next, work};
 use crate::world::{BY_PLACEMENT, World};
@@ -56,6 +58,7 @@ pub struct Actor {
     resources: Resources,
     members: Members,
     pub(super) external_unset: ExternalUnset,
+    pub(super) filter: Arc<ApiFilter>,
     pub(super) memory: Arc<DashMap<ObjectKey, Memory>>,
 }
 
@@ -83,6 +86,7 @@ impl Actor {
         resources: Resources,
         members: Members,
         external_unset: ExternalUnset,
+        filter: Arc<ApiFilter>,
     ) -> Self {
         Self {
             world,
@@ -91,6 +95,7 @@ impl Actor {
             resources,
             members,
             external_unset,
+            filter,
             memory: Arc::default(),
         }
     }
@@ -119,6 +124,11 @@ impl Actor {
             return self.delete(&placement).await;
         }
         let placement = self.ensure_finalizer(placement).await?;
+        if let Some(message) = trouble(&placement, self.copied_to(&placement).as_deref()) {
+            self.stand(&placement, Scheduling::InvalidSelectors(&message))
+                .await?;
+            return Ok(Next::Event);
+        }
         let selection = match self
             .resources
             .select(

@@ -4,6 +4,7 @@
 //! ([`snapshots`], [`policy`], the scheduler, [`bindings`] with the rolling planner, the aggregator) and
 //! sends what has changed, in an order of which every prefix is a valid state.
 
+pub mod accessible;
 pub mod actor;
 pub mod bindings;
 pub mod deletion;

@@ -9,7 +9,7 @@ use windlass_aggregator::Scheduling;
 use windlass_api::binding::BindingState;
 use windlass_api::conditions::{Reason, Status};
 use windlass_api::placement::{PlacementStatus, ResourceIdentifier, RolloutStrategyType};
-use windlass_api::scoped::{Binding, Placement};
+use windlass_api::scoped::{Binding, Placement, Scope};
 use windlass_cluster::{ApiError, ObjectKey, clock};
 use windlass_scheduler::Schedule;
 use windlass_status::conditions::set;
@@ -100,8 +100,10 @@ impl Actor {
             now,
         );
         self.say_reported_back(placement, &bindings, &mut rolled.status, now);
-        if placement.status.as_ref() == Some(&rolled.status) {
-            skipped(Skipped::Placement);
+        if placement.status.as_ref() == Some(&rolled.status)
+            && self.is_copied(placement, &rolled.status)
+        {
+            skipped(Skipped::Placement(Scope::of(placement)));
             return Ok(None);
         }
         let moment = clock::monotonic();
@@ -171,8 +173,9 @@ impl Actor {
     pub(super) async fn put_status(
         &self,
         placement: &Placement,
-        status: windlass_api::placement::PlacementStatus,
+        mut status: windlass_api::placement::PlacementStatus,
     ) -> Result<usize, ApiError> {
+        let copied = self.copy_status(placement, &mut status).await;
         let size = serde_json::to_vec(&status).map_or(0, |text| text.len());
         if placement.status.as_ref() != Some(&status) {
             let mut changed = placement.clone();
@@ -182,7 +185,7 @@ impl Actor {
             self.world.observer.placement_status(placement, new);
             self.world.placements.observe(live);
         }
-        Ok(size)
+        copied.map(|()| size)
     }
 }
 

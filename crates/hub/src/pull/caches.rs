@@ -4,7 +4,6 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use dashmap::DashMap;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRole, Role, RoleBinding};
 use kube::core::PartialObjectMeta;
@@ -12,11 +11,12 @@ use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use windlass_api::pull::InternalMemberCluster;
-use windlass_api::{labels, names};
-use windlass_cluster::clock::{self, Instant};
-use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey};
+use windlass_api::{Time, labels, names};
+use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey, clock};
 
 use super::work::{WorkMeta, parent_of, trim};
+use crate::members::heard::{Heard, Moment};
+use crate::members::status::MEMBER_AGENT;
 use crate::world::Queues;
 
 /// Index of Works: the placement and the cluster that they are of.
@@ -24,14 +24,8 @@ const BY_OWNER: &str = "owner";
 /// The ClusterRole that lets its subjects past the guard rails, if these are installed.
 pub const BYPASS_ROLE: &str = "windlass-guard-rails-bypass";
 
-/// When the hub last heard of an agent, by its own clocks: what the member's clock says is not looked at.
-#[derive(Clone, Copy, Debug)]
-pub struct Heard {
-    /// For arithmetic.
-    pub at: Instant,
-    /// For people.
-    pub time: Timestamp,
-}
+/// Heartbeats of an agent, by the hub's clock.
+pub type Heartbeats = Heard<Option<Time>>;
 
 /// See the module. Clones share everything.
 #[derive(Clone)]
@@ -48,7 +42,7 @@ pub struct PullCaches {
     pub role_bindings: Cache<RoleBinding>,
     /// Whether guard rails are installed.
     pub guard_rails: Cache<PartialObjectMeta<ClusterRole>>,
-    heard: Arc<DashMap<String, Heard>>,
+    heard: Arc<DashMap<String, Heartbeats>>,
 }
 
 impl PullCaches {
@@ -161,10 +155,11 @@ impl PullCaches {
         ))
     }
 
-    /// When the cluster's agent was last heard of since this process began.
+    /// When the cluster's agent was heard of.
     #[must_use]
-    pub fn heard(&self, cluster: &str) -> Option<Heard> {
-        self.heard.get(cluster).map(|heard| *heard)
+    pub fn heard(&self, cluster: &str) -> Heartbeats {
+        let heard = self.heard.get(cluster);
+        heard.map(|heard| heard.clone()).unwrap_or_default()
     }
 
     /// Whether guard rails are installed.
@@ -241,7 +236,7 @@ fn binding_of(work: &WorkMeta) -> Option<ObjectKey> {
 
 fn internal_options(
     queues: &Queues,
-    heard: Arc<DashMap<String, Heard>>,
+    heard: Arc<DashMap<String, Heartbeats>>,
 ) -> CacheOptions<InternalMemberCluster> {
     let queue = queues.clusters.clone();
     CacheOptions {
@@ -249,20 +244,16 @@ fn internal_options(
             let Some(cluster) = names::cluster_of_namespace(&change.key.namespace) else {
                 return;
             };
-            let status = |object: &Option<Arc<InternalMemberCluster>>| {
-                object.as_ref().and_then(|object| object.status.clone())
-            };
-            // What was there when this process began may be of any age.
-            if !change.initial && change.new.is_some() && status(&change.old) != status(&change.new)
-            {
-                let now = Heard {
-                    at: clock::monotonic(),
-                    time: clock::now(),
-                };
-                heard.insert(cluster.to_owned(), now);
-            }
-            if change.new.is_none() {
-                heard.remove(cluster);
+            match &change.new {
+                Some(agent) => {
+                    let now = Moment {
+                        instant: clock::monotonic(),
+                        time: clock::now(),
+                    };
+                    let mut heard = heard.entry(cluster.to_owned()).or_default();
+                    heard.observe(heartbeat(agent), now);
+                }
+                None => drop(heard.remove(cluster)),
             }
             if change.initial {
                 queue.add_initial(cluster.to_owned());
@@ -272,6 +263,12 @@ fn internal_options(
         }),
         ..Default::default()
     }
+}
+
+fn heartbeat(agent: &InternalMemberCluster) -> Option<Time> {
+    let agents = agent.status.as_ref()?.agent_status.as_deref()?;
+    let agent = agents.iter().find(|agent| agent.type_ == MEMBER_AGENT)?;
+    agent.last_received_heartbeat.clone()
 }
 
 /// Of what the hub has put into a member's namespace: whatever happens to it is looked at.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -15,11 +16,13 @@ use super::plan::{Act, Item, Plan, Wish, build, plan};
 use super::read::{Reading, Seen, read};
 use super::work::{WorkMeta, is_current};
 
-/// How long an agent may take until its binding says that it is being waited for. One that is quicker than
-/// that saves a write.
-const ANSWER: Duration = Duration::from_secs(3);
-/// How often in a row a Work is taken away from an agent that holds on to it.
-const ATTEMPTS: usize = 8;
+/// How long an agent may take, at least, until its binding says that it is being waited for. One that is
+/// quicker than that saves a write.
+const ANSWER: Duration = Duration::from_secs(5);
+/// And at most: while answers take long because the API server is busy, more writes would not help it.
+const LATE_ANSWER: Duration = Duration::from_secs(20);
+/// Answers slower than the last ones by this factor are waited for.
+const SLOWER: u32 = 3;
 
 /// See the module. Clones share everything.
 #[derive(Clone)]
@@ -28,6 +31,17 @@ pub struct Pull {
     writer: Writer,
     /// When the Works of a binding were last written, until they are reported on.
     written: Arc<DashMap<ObjectKey, Instant>>,
+    /// How long answers take at present, in milliseconds.
+    usual: Arc<AtomicU64>,
+}
+
+/// What goes with a placement's Works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removing {
+    /// What the agent made of them.
+    Content,
+    /// Nothing.
+    WorkOnly,
 }
 
 /// How a delivery stands.
@@ -49,6 +63,7 @@ impl Pull {
             caches,
             writer,
             written: Arc::default(),
+            usual: Arc::default(),
         }
     }
 
@@ -73,23 +88,41 @@ impl Pull {
         }
         // As the cache has it now: an agent may have been quicker than the answers to our writes.
         let reading = self.read(wish, &plan, report_diff);
-        if reading.is_complete {
-            self.written.remove(key);
-            return Ok(Delivered::Told(reading));
-        }
         let waited = self
             .written
             .get(key)
             .map(|since| clock::monotonic().saturating_duration_since(*since));
-        match waited.filter(|waited| *waited < ANSWER) {
+        if reading.is_complete {
+            if let Some(waited) = waited {
+                self.note(waited);
+            }
+            self.written.remove(key);
+            return Ok(Delivered::Told(reading));
+        }
+        let patience = self.patience();
+        match waited.filter(|waited| *waited < patience) {
             Some(waited) if reading.failed.is_empty() => {
-                Ok(Delivered::Waits(ANSWER.saturating_sub(waited)))
+                Ok(Delivered::Waits(patience.saturating_sub(waited)))
             }
             _ => {
                 self.written.remove(key);
                 Ok(Delivered::Told(reading))
             }
         }
+    }
+
+    /// Takes note of how long an answer took.
+    fn note(&self, answer: Duration) {
+        let old = self.usual.load(Ordering::Relaxed);
+        let new = u64::try_from(answer.as_millis()).unwrap_or(u64::MAX / 8);
+        // Two that meet here lose one of many.
+        self.usual.store((old * 3 + new) / 4, Ordering::Relaxed);
+    }
+
+    /// How long an answer is waited for.
+    fn patience(&self) -> Duration {
+        let usual = Duration::from_millis(self.usual.load(Ordering::Relaxed));
+        (usual * SLOWER).clamp(ANSWER, LATE_ANSWER)
     }
 
     /// What would be written.
@@ -173,67 +206,39 @@ impl Pull {
         key: &ObjectKey,
         cluster: &str,
         placement: &ObjectKey,
+        what: Removing,
     ) -> Result<BTreeSet<String>, ApiError> {
         self.written.remove(key);
         for work in self.caches.works_of(cluster, placement) {
-            if work.metadata.deletion_timestamp.is_none() {
-                self.delete(&work).await?;
+            match what {
+                Removing::Content if work.metadata.deletion_timestamp.is_none() => {
+                    self.delete(&work).await?;
+                }
+                Removing::Content => {}
+                Removing::WorkOnly => self.abandon(&work).await?,
             }
         }
         let left = self.caches.works_of(cluster, placement);
         Ok(left.iter().map(|work| work.name_any()).collect())
     }
 
-    /// Takes the Works of a placement for a cluster away without the agent taking away what they placed: one
-    /// that is gone before the agent sees it go is nothing to act on (member §21.1). What was placed stays,
-    /// and so does the AppliedWork on the cluster.
-    ///
-    /// # Errors
-    /// Of the hub's API server.
-    pub async fn abandon(
-        &self,
-        key: &ObjectKey,
-        cluster: &str,
-        placement: &ObjectKey,
-    ) -> Result<(), ApiError> {
-        self.written.remove(key);
-        for work in self.caches.works_of(cluster, placement) {
-            self.abandon_one(&work).await?;
-        }
-        Ok(())
-    }
-
-    /// An agent puts its finalizer back as soon as it sees that it is off; the delete has to be quicker.
-    async fn abandon_one(&self, work: &WorkMeta) -> Result<(), ApiError> {
+    /// Deletes a Work without its agent taking away what is in it: an agent does so for a Work that is being
+    /// deleted and has its finalizer. Had it put that back on, the Work would not be as it was, and stay.
+    async fn abandon(&self, work: &WorkMeta) -> Result<(), ApiError> {
         let (namespace, name) = (work.namespace(), work.name_any());
-        let mut last = None;
-        for _ in 0..ATTEMPTS {
-            let Some(mut live) = self
-                .writer
-                .get::<Work>(namespace.as_deref(), &name)
-                .await?
-                .filter(|live| live.metadata.uid == work.metadata.uid)
-            else {
-                break;
-            };
+        let Some(mut live) = self.writer.get::<Work>(namespace.as_deref(), &name).await? else {
+            self.caches.works.observe_deleted(work);
+            return Ok(());
+        };
+        if !live.finalizers().is_empty() {
             live.metadata.finalizers = None;
-            let result = match self.writer.replace(&live).await {
-                Ok(live) => self.writer.delete_as_read(&live).await,
-                Err(error) => Err(error),
-            };
-            match result {
-                Ok(()) | Err(ApiError::NotFound(_)) => {
-                    last = None;
-                    break;
-                }
-                Err(error @ ApiError::Conflict(_)) => last = Some(error),
-                Err(error) => return Err(error),
-            }
+            live = self.writer.replace(&live).await?;
         }
-        if let Some(error) = last {
-            return Err(ApiError::transient(error.message()));
+        // One that was being deleted is gone with its last finalizer.
+        if live.metadata.deletion_timestamp.is_none() {
+            self.writer.delete_unchanged(&live).await?;
         }
-        self.caches.works.observe_deleted(work);
+        self.caches.works.observe_deleted(&live.into());
         Ok(())
     }
 

@@ -3,7 +3,6 @@
 //! | module | what it is for |
 //! |---|---|
 //! | [`matcher`] | selectors, read and checked |
-//! | [`confine`] | what a namespaced placement may carry |
 //! | [`rules`] | kinds, objects and namespaces that are never placed |
 //! | [`interest`] | from a changed object to the placements that select it |
 //! | [`sanitise`], [`order`] | what of an object is stored, and where in the snapshot |
@@ -14,7 +13,6 @@
 //! Nothing is asked for twice: a change of an object, of a namespace or of the kinds that there are wakes
 //! the placements that it can matter to, and those look again.
 
-pub mod confine;
 mod fetch;
 pub mod interest;
 pub mod matcher;

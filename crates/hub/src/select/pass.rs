@@ -204,11 +204,6 @@ impl<'a> Pass<'a> {
                 )));
             }
             if let Some(own) = self.own_namespace() {
-                self.inner
-                    .filter
-                    .confinement()
-                    .kind(&term.kind)
-                    .map_err(|refusal| SelectError::User(format!("{term}: {refusal}")))?;
                 if !known.namespaced {
                     return Err(SelectError::User(format!(
                         "{term}: {} is cluster-scoped; a ResourcePlacement selects what lives in its own \
@@ -216,6 +211,11 @@ impl<'a> Pass<'a> {
                         text(&term.kind)
                     )));
                 }
+                self.inner
+                    .filter
+                    .confinement()
+                    .kind(&term.kind.group, &term.kind.kind)
+                    .map_err(|refusal| SelectError::User(format!("{term}: {refusal}")))?;
             } else if known.namespaced && !bounded {
                 return Err(SelectError::User(format!(
                     "{term}: {} lives in namespaces; select its Namespace, or add one with selectionScope \

@@ -9,7 +9,7 @@ use windlass_api::names::is_reserved_namespace;
 use windlass_api::{CLUSTER_GROUP, PLACEMENT_GROUP, labels};
 use windlass_member::install::SERVICE_ACCOUNT;
 
-use super::confine::Confinement;
+use windlass_render::Confinement;
 
 /// Why the flags that name kinds can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

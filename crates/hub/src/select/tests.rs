@@ -1,6 +1,7 @@
 //! Selection against a small API server.
 
 mod changes;
+mod confined;
 mod outages;
 mod server;
 
@@ -15,7 +16,7 @@ use self::server::{Kind, Server};
 use super::rules::ApiFilter;
 use super::{Resources, SelectError, Selection};
 
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 12] = [
     ("", "v1", "Namespace", "namespaces", false),
     ("", "v1", "ConfigMap", "configmaps", true),
     ("", "v1", "Secret", "secrets", true),
@@ -25,6 +26,7 @@ const KINDS: [Kind; 11] = [
     ("", "v1", "Pod", "pods", true),
     ("apps", "v1", "Deployment", "deployments", true),
     ("coordination.k8s.io", "v1", "Lease", "leases", true),
+    ("rbac.authorization.k8s.io", "v1", "Role", "roles", true),
     (
         "rbac.authorization.k8s.io",
         "v1",
@@ -101,7 +103,6 @@ impl Fixture {
         self.server.put(plural, object);
     }
 
-    /// Selects, again whenever woken while something is pending.
     async fn select(&self, placement: &str, selectors: &Value) -> Result<Selection, SelectError> {
         self.select_after(placement, selectors, &json!([])).await
     }
@@ -113,15 +114,22 @@ impl Fixture {
         selectors: &Value,
         before: &Value,
     ) -> Result<Selection, SelectError> {
+        self.select_for(&ObjectKey::cluster(placement), selectors, before)
+            .await
+    }
+
+    /// As [`Self::select_after`], for a placement of either scope.
+    async fn select_for(
+        &self,
+        placement: &ObjectKey,
+        selectors: &Value,
+        before: &Value,
+    ) -> Result<Selection, SelectError> {
         let before: Vec<ResourceIdentifier> = serde_json::from_value(before.clone()).unwrap();
         let terms: Vec<ResourceSelectorTerm> = serde_json::from_value(selectors.clone()).unwrap();
         loop {
-            match self
-                .resources
-                .select(&ObjectKey::cluster(placement), &terms, &before)
-                .await
-            {
-                Err(SelectError::Pending(_)) => self.until_woken(placement).await,
+            match self.resources.select(placement, &terms, &before).await {
+                Err(SelectError::Pending(_)) => self.until_woken(&placement.to_string()).await,
                 other => return other,
             }
         }

@@ -11,8 +11,13 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use windlass_api::overrides::{ClusterResourceOverrideSpec, ResourceOverrideSpec};
 use windlass_render::{
-    Cluster, Override, Part, PlacementKey, Privileged, RenderError, Rendered, Scope, View, render,
+    Cluster, Confinement, Override, Part, PlacementKey, RenderError, Rendered, Scope, View, render,
 };
+
+/// An administrator allows namespaced placements nothing.
+pub const REFUSED: &str = "";
+/// An administrator allows them everything that can be allowed.
+pub const ALLOWED: &str = "rbac,pod-security";
 
 pub const WEB: PlacementKey<'_> = PlacementKey {
     namespace: None,
@@ -94,13 +99,13 @@ pub fn labels() -> BTreeMap<String, String> {
 
 /// Renders one object for cluster `east`, with env=prod and zone=z1.
 pub fn render_one(object: &Value, sources: &[Source]) -> Result<Rendered, Vec<RenderError>> {
-    render_in(WEB, Scope::Cluster, Privileged::Refused, object, sources)
+    render_in(WEB, Scope::Cluster, REFUSED, object, sources)
 }
 
 pub fn render_in(
     placement: PlacementKey<'_>,
     scope: Scope<'_>,
-    privileged: Privileged,
+    allowed: &str,
     object: &Value,
     sources: &[Source],
 ) -> Result<Rendered, Vec<RenderError>> {
@@ -114,7 +119,7 @@ pub fn render_in(
         },
         overrides: &overrides,
         scope,
-        privileged,
+        confinement: &Confinement::new(allowed).unwrap(),
     };
     let parts = [Part {
         object,

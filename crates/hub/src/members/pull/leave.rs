@@ -94,7 +94,10 @@ impl Members {
         }
     }
 
-    async fn tell_to_leave(&self, cluster: &MemberCluster) -> Result<(), ApiError> {
+    pub(in crate::members) async fn tell_to_leave(
+        &self,
+        cluster: &MemberCluster,
+    ) -> Result<(), ApiError> {
         let wanted = objects::internal(cluster, MembershipState::Leave);
         let Some(live) = self.world.pull.agent(&cluster.name_any()) else {
             return Ok(());
@@ -120,7 +123,10 @@ impl Members {
     }
 
     /// Takes the agent's finalizers off its Works, and deletes its namespace with all that is in it.
-    pub(super) async fn clear_namespace(&self, namespace: &str) -> Result<(), ApiError> {
+    pub(in crate::members) async fn clear_namespace(
+        &self,
+        namespace: &str,
+    ) -> Result<(), ApiError> {
         let pull = &self.world.pull;
         for work in pull.works.in_namespace(namespace) {
             if work.finalizers().is_empty() {

@@ -24,6 +24,7 @@ use windlass_cluster::{ApiError, Cache, ObjectKey};
 
 use self::status::Facts;
 use super::Members;
+use super::heard::Verdict;
 use crate::observe::{Skipped, skipped};
 use crate::worker::Next;
 
@@ -35,7 +36,7 @@ const MISSED: u32 = 3;
 /// What is kept of a cluster with an agent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Agent {
-    /// Since when the agent is waited for, if nothing was heard of it since.
+    /// Since when the agent is waited for.
     first_seen: Instant,
     /// Whether it has been silent for too long.
     silent: bool,
@@ -45,7 +46,7 @@ impl Members {
     /// One look at a cluster in pull mode.
     pub(super) async fn process_pull(&self, cluster: Arc<MemberCluster>) -> Result<Next, ApiError> {
         let name = cluster.name_any();
-        if self.disconnect(&name).is_some() {
+        if self.changes_to(&cluster).is_none() && self.disconnect(&name).is_some() {
             self.forget_series(&name);
         }
         if !self.writer.gate().is_open() {
@@ -75,7 +76,7 @@ impl Members {
         let facts = Facts {
             report,
             not_ready,
-            heard: self.world.pull.heard(&name).map(|heard| heard.time),
+            heard: self.world.pull.heard(&name).at().map(|heard| heard.time),
             silent,
             heartbeat_every: self.heartbeat_every(cluster),
         };
@@ -93,7 +94,10 @@ impl Members {
     }
 
     /// Puts everything there that the agent needs. None when it is; otherwise what that waits for.
-    async fn prepare(&self, cluster: &MemberCluster) -> Result<Option<String>, ApiError> {
+    pub(super) async fn prepare(
+        &self,
+        cluster: &MemberCluster,
+    ) -> Result<Option<String>, ApiError> {
         let name = cluster.name_any();
         let pull = &self.world.pull;
         let namespace = names::member_namespace(&name);
@@ -220,19 +224,17 @@ impl Members {
         })
     }
 
-    /// Whether an agent has been silent for too long, and for how long; and when to ask again.
-    fn listen(&self, name: &str, cluster: &MemberCluster) -> (Option<Duration>, Duration) {
-        let agent = self.agent(name);
-        let since = self
-            .world
-            .pull
-            .heard(name)
-            .map_or(agent.first_seen, |heard| heard.at);
-        let quiet = clock::monotonic().saturating_duration_since(since);
+    /// For how long at least an agent has been silent, if that is too long; and when to ask again.
+    pub(super) fn listen(
+        &self,
+        name: &str,
+        cluster: &MemberCluster,
+    ) -> (Option<Duration>, Duration) {
+        let (heard, now) = (self.world.pull.heard(name), clock::monotonic());
         let period = Duration::from_secs(objects::period(cluster).unsigned_abs().into());
         let limit = self.policy.unhealthy_threshold.max(period * MISSED);
-        let silent = quiet >= limit;
-        if silent != agent.silent {
+        let silent = heard.verdict(now, limit) == Verdict::Silent;
+        if silent != self.agent(name).silent {
             if let Some(mut entry) = self.agents.get_mut(name) {
                 entry.silent = silent;
             }
@@ -241,13 +243,9 @@ impl Members {
         self.healthy
             .with_label_values(&[name])
             .set(i64::from(!silent));
-        let check = if silent {
-            period
-        } else {
-            limit.saturating_sub(quiet)
-        };
         // A moment more, so that the limit is over by then.
-        (silent.then_some(quiet), check + Duration::from_millis(10))
+        let check = heard.until_silent(now, limit).unwrap_or(period) + Duration::from_millis(10);
+        (silent.then_some(limit), check)
     }
 
     /// Whether a cluster's agent has stopped reporting.

@@ -42,7 +42,7 @@ pub struct Facts<'a> {
     pub not_ready: Option<String>,
     /// When it was last heard of, since this process began.
     pub heard: Option<Timestamp>,
-    /// For how long nothing was heard of it, once that is too long.
+    /// For how long, at least, nothing was heard of it, once that is too long.
     pub silent: Option<Duration>,
     /// Shortest time between two heartbeat writes.
     pub heartbeat_every: Duration,
@@ -167,7 +167,10 @@ fn own_conditions(
             "Healthy",
             Status::False,
             "MemberClusterUnreachable",
-            format!("The agent has not reported for {} s", silent.as_secs()),
+            format!(
+                "The agent has not reported for more than {} s",
+                silent.as_secs()
+            ),
         ),
         (Some((Status::True, _)), None) => put(
             "Healthy",

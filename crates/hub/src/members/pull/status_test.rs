@@ -1,1 +1,201 @@
+use serde_json::{Value, json};
+use windlass_status::conditions::find;
 
+use super::*;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn report(edit: impl FnOnce(&mut Value)) -> InternalMemberClusterStatus {
+    let condition = |type_: &str, reason: &str| {
+        json!({"type": type_, "status": "True", "reason": reason, "message": "fine",
+               "observedGeneration": 7, "lastTransitionTime": "1970-01-01T00:00:01Z"})
+    };
+    let mut status = json!({
+        "agentStatus": [{"type": "MemberAgent", "lastReceivedHeartbeat": "1999-01-01T00:00:00Z", "conditions": [
+            condition("Joined", "InternalMemberClusterJoined"),
+            condition("Healthy", "InternalMemberClusterHealthy")]}],
+        "conditions": [condition("ClusterPropertyCollectionSucceeded", "PropertiesCollected")],
+        "properties": {"p": {"value": "1", "observationTime": "1970-01-01T00:00:01Z"}},
+        "resourceUsage": {"capacity": {"cpu": "10"}, "allocatable": {"cpu": "10"}, "available": {"cpu": "10"},
+                          "observationTime": "1970-01-01T00:00:01Z"}});
+    edit(&mut status);
+    serde_json::from_value(status).unwrap()
+}
+
+fn facts(report: &InternalMemberClusterStatus, heard: i64) -> Facts<'_> {
+    Facts {
+        report: Some(report),
+        not_ready: None,
+        heard: Some(at(heard)),
+        silent: None,
+        heartbeat_every: Duration::from_secs(60),
+    }
+}
+
+fn cluster(status: Option<MemberClusterStatus>) -> MemberCluster {
+    let mut cluster = MemberCluster::default();
+    cluster.metadata.generation = Some(3);
+    cluster.status = status;
+    cluster
+}
+
+fn known() -> MemberCluster {
+    let report = report(|_| {});
+    cluster(desired(&cluster(None), &facts(&report, 100), at(100)))
+}
+
+/// Reason of a condition of the cluster.
+fn reason(status: &MemberClusterStatus, type_: &str) -> String {
+    let list = status.conditions.as_deref().unwrap();
+    find(list, type_)
+        .map(|c| c.reason.clone())
+        .unwrap_or_default()
+}
+
+#[test]
+fn what_the_agent_says_is_copied_about_the_clusters_generation() {
+    let status = known().status.unwrap();
+    assert_eq!(reason(&status, "Joined"), "MemberClusterJoined");
+    assert_eq!(reason(&status, "ReadyToJoin"), "MemberClusterReadyToJoin");
+    assert_eq!(reason(&status, "Healthy"), "MemberClusterHealthy");
+    let copied = "ClusterPropertyCollectionSucceeded";
+    assert_eq!(reason(&status, copied), "PropertiesCollected");
+    let agent = &status.agent_status.as_deref().unwrap()[0];
+    for condition in agent
+        .conditions
+        .iter()
+        .flatten()
+        .chain(status.conditions.iter().flatten())
+    {
+        assert_eq!(
+            condition.observed_generation,
+            Some(3),
+            "{}",
+            condition.type_
+        );
+    }
+    // The agent's clock is nobody's business.
+    assert_eq!(agent.last_received_heartbeat, Some(Time(at(100))));
+}
+
+#[test]
+fn what_is_worth_a_write() {
+    let edit = |pointer: &'static str, value: Value| {
+        report(|status| *status.pointer_mut(pointer).unwrap() = value)
+    };
+    let rows = [
+        ("a heartbeat", report(|_| {}), 159, false),
+        ("a heartbeat that is due", report(|_| {}), 160, true),
+        (
+            "times of an observation",
+            edit(
+                "/properties/p/observationTime",
+                json!("1970-01-01T00:09:00Z"),
+            ),
+            101,
+            false,
+        ),
+        (
+            "a condition's time",
+            edit(
+                "/agentStatus/0/conditions/0/lastTransitionTime",
+                json!("1970-01-01T00:09:00Z"),
+            ),
+            101,
+            false,
+        ),
+        (
+            "a property",
+            edit("/properties/p/value", json!("2")),
+            101,
+            true,
+        ),
+        (
+            "a little use",
+            edit("/resourceUsage/available/cpu", json!("9600m")),
+            101,
+            false,
+        ),
+        (
+            "more use",
+            edit("/resourceUsage/available/cpu", json!("9")),
+            101,
+            true,
+        ),
+        (
+            "capacity",
+            edit("/resourceUsage/capacity/cpu", json!("11")),
+            101,
+            true,
+        ),
+        (
+            "health",
+            edit("/agentStatus/0/conditions/1/status", json!("False")),
+            101,
+            true,
+        ),
+        (
+            "leaving",
+            edit("/agentStatus/0/conditions/0/status", json!("False")),
+            101,
+            true,
+        ),
+    ];
+    for (what, report, heard, written) in rows {
+        let next = desired(&known(), &facts(&report, heard), at(heard));
+        assert_eq!(next.is_some(), written, "{what}");
+        if let Some(next) = next {
+            let agent = &next.agent_status.unwrap()[0];
+            assert_eq!(
+                agent.last_received_heartbeat,
+                Some(Time(at(heard))),
+                "{what}"
+            );
+        }
+    }
+}
+
+#[test]
+fn after_a_restart_nothing_is_written_before_something_is_heard() {
+    let report = report(|_| {});
+    let facts = Facts {
+        heard: None,
+        ..facts(&report, 0)
+    };
+    assert_eq!(desired(&known(), &facts, at(9999)), None);
+}
+
+#[test]
+fn an_agent_that_falls_silent_is_unreachable_and_has_not_left() {
+    let report = report(|_| {});
+    let facts = Facts {
+        silent: Some(Duration::from_secs(180)),
+        ..facts(&report, 100)
+    };
+    let next = desired(&known(), &facts, at(280)).unwrap();
+    assert_eq!(reason(&next, "Healthy"), "MemberClusterUnreachable");
+    assert_eq!(reason(&next, "Joined"), "MemberClusterJoined");
+}
+
+#[test]
+fn without_an_agent_the_cluster_is_ready_or_says_why_not() {
+    let nothing = Facts {
+        report: None,
+        not_ready: None,
+        heard: None,
+        silent: Some(Duration::from_secs(999)),
+        heartbeat_every: Duration::from_secs(60),
+    };
+    let next = desired(&cluster(None), &nothing, at(1)).unwrap();
+    assert_eq!(reason(&next, "ReadyToJoin"), "MemberClusterReadyToJoin");
+    assert_eq!(reason(&next, "Joined"), "MemberClusterJoinStateUnknown");
+    assert_eq!(reason(&next, "Healthy"), "", "nothing is known of it");
+    let refused = Facts {
+        not_ready: Some("no".into()),
+        ..nothing
+    };
+    let next = desired(&cluster(None), &refused, at(1)).unwrap();
+    assert_eq!(reason(&next, "ReadyToJoin"), "MemberClusterNotReadyToJoin");
+}

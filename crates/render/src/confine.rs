@@ -7,8 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube::core::GroupVersionKind;
 use serde_json::Value;
+
+use crate::object::{ObjectId, is_cluster_scoped};
 
 /// What an administrator may allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,47 +38,35 @@ impl Privilege {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Not of this namespace.
-    #[error(
-        "{what} is not in namespace {namespace}; a ResourcePlacement places what lives in its own namespace only"
-    )]
+    #[error("a ResourcePlacement places objects of its own namespace, {namespace}, only")]
     Outside {
-        /// The object.
-        what: String,
         /// The placement's namespace.
         namespace: String,
     },
     /// It gives rights.
     #[error(
-        "{what} gives rights, which a ResourcePlacement may not; place it with a ClusterResourcePlacement, or \
-         have an administrator run the hub with --allowed-in-namespaced-placements={}",
-        Privilege::Rbac.as_str()
+        "a ResourcePlacement does not place a {kind} unless an administrator allows it \
+         (--allowed-in-namespaced-placements={})", Privilege::Rbac.as_str()
     )]
     Rights {
-        /// The object.
-        what: String,
+        /// Its kind.
+        kind: String,
     },
     /// A change of something that only an administrator may allow to change.
     #[error(
-        "{field} of {what} may not be changed by a namespaced override; an administrator can allow it with \
-         --allowed-in-namespaced-placements={}",
+        "it changes {field}, and a ResourceOverride does not change rights or pod security in a \
+         ResourcePlacement unless an administrator allows it (--allowed-in-namespaced-placements={})",
         .needs.as_str()
     )]
     Change {
-        /// The object.
-        what: String,
-        /// The field.
+        /// Where it stands.
         field: String,
         /// What would allow it.
         needs: Privilege,
     },
     /// Another object came out.
-    #[error("a patch may not change which object it is about, and makes {after} of {before}")]
-    Identity {
-        /// The object as it was.
-        before: String,
-        /// What came out.
-        after: String,
-    },
+    #[error("a patch may not change which object it is about")]
+    Identity,
 }
 
 /// The flag can't be read.
@@ -138,41 +127,37 @@ impl Confinement {
         Ok(Self { allowed })
     }
 
-    /// Whether a namespaced placement may select objects of a kind. Whether the kind lives in namespaces at
-    /// all, discovery knows.
+    /// Whether a namespaced placement may carry objects of a kind. Whether the kind lives in namespaces at
+    /// all, is asked elsewhere.
     ///
     /// # Errors
     /// Why not.
-    pub fn kind(&self, kind: &GroupVersionKind) -> Result<(), Refusal> {
-        if RIGHTS.contains(&kind.group.as_str()) && !self.allowed.contains(&Privilege::Rbac) {
+    pub fn kind(&self, group: &str, kind: &str) -> Result<(), Refusal> {
+        if RIGHTS.contains(&group) && !self.allows(Privilege::Rbac) {
             return Err(Refusal::Rights {
-                what: kind.kind.clone(),
+                kind: kind.to_owned(),
             });
         }
         Ok(())
     }
 
     /// Whether a placement of that namespace may carry an object, selected, in an envelope, or as it comes
-    /// out of overrides. That a kind is cluster-scoped is known on the cluster: there an object of such a
-    /// kind that names a namespace is refused.
+    /// out of overrides. Which custom kinds are cluster-scoped is known on the cluster: there an object of
+    /// such a kind that names a namespace is refused.
     ///
     /// # Errors
     /// Why not.
     pub fn object(&self, namespace: &str, object: &Value) -> Result<(), Refusal> {
-        let what = || name_of(object);
-        let is_namespace = kind_of(object) == ("", "Namespace");
-        if text(object, "/metadata/namespace") != namespace || namespace.is_empty() || is_namespace
-        {
+        let id = ObjectId::of(object);
+        let is_inside = id.namespace == Some(namespace)
+            && !namespace.is_empty()
+            && is_cluster_scoped(id.group, id.kind) != Some(true);
+        if !is_inside {
             return Err(Refusal::Outside {
-                what: what(),
                 namespace: namespace.to_owned(),
             });
         }
-        let (group, _) = kind_of(object);
-        if RIGHTS.contains(&group) && !self.allowed.contains(&Privilege::Rbac) {
-            return Err(Refusal::Rights { what: what() });
-        }
-        Ok(())
+        self.kind(id.group, id.kind)
     }
 
     /// Whether a namespaced override may have a patch at a path (RFC 6901): what can be said before it is
@@ -180,13 +165,9 @@ impl Confinement {
     ///
     /// # Errors
     /// Why not.
-    pub fn path(&self, what: &str, path: &str) -> Result<(), Refusal> {
-        let segments = path.split('/').skip(1);
-        if segments
-            .clone()
-            .next()
-            .is_some_and(|first| CONTENT.contains(&first))
-        {
+    pub fn path(&self, path: &str) -> Result<(), Refusal> {
+        let mut segments = path.split('/').skip(1).peekable();
+        if segments.peek().is_some_and(|first| CONTENT.contains(first)) {
             return Ok(());
         }
         for (depth, segment) in segments.enumerate() {
@@ -198,7 +179,7 @@ impl Confinement {
             } else {
                 continue;
             };
-            self.require(needs, what, &field)?;
+            self.require(needs, &field)?;
         }
         Ok(())
     }
@@ -208,41 +189,48 @@ impl Confinement {
     /// # Errors
     /// Why not.
     pub fn change(&self, before: &Value, after: &Value) -> Result<(), Refusal> {
-        let identity = |object| {
-            let (group, kind) = kind_of(object);
-            let namespace = text(object, "/metadata/namespace");
-            let name = text(object, "/metadata/name");
-            (group, kind, namespace, name)
+        let (was, is) = (ObjectId::of(before), ObjectId::of(after));
+        let identity = |id: &ObjectId<'_>| {
+            let text = |part: &str| part.to_owned();
+            (
+                text(id.group),
+                text(id.kind),
+                id.namespace.map(text),
+                text(id.name),
+            )
         };
-        if identity(before) != identity(after) {
-            return Err(Refusal::Identity {
-                before: name_of(before),
-                after: name_of(after),
-            });
+        if identity(&was) != identity(&is) {
+            return Err(Refusal::Identity);
         }
-        let what = name_of(before);
-        if RIGHTS.contains(&kind_of(before).0) {
-            for field in RIGHTS_FIELDS {
-                if before.get(field) != after.get(field) {
-                    self.require(Privilege::Rbac, &what, field)?;
-                }
+        for (at, field) in RIGHTS_FIELDS.into_iter().enumerate() {
+            // Other kinds have rules and users, too.
+            let counts = at < 2 || RIGHTS.contains(&was.group);
+            if counts && before.get(field) != after.get(field) {
+                self.require(Privilege::Rbac, &format!("/{field}"))?;
             }
         }
         let (was, is) = (settings(before), settings(after));
-        for field in was.keys().chain(is.keys()) {
-            if was.get(field) != is.get(field) {
-                self.require(Privilege::PodSecurity, &what, field)?;
-            }
+        let changed = was.keys().chain(is.keys());
+        match changed
+            .filter(|field| was.get(*field) != is.get(*field))
+            .min()
+        {
+            Some(field) => self.require(Privilege::PodSecurity, field),
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    fn require(&self, needs: Privilege, what: &str, field: &str) -> Result<(), Refusal> {
-        if self.allowed.contains(&needs) {
+    /// Whether an administrator has allowed that.
+    #[must_use]
+    pub fn allows(&self, what: Privilege) -> bool {
+        self.allowed.contains(&what)
+    }
+
+    fn require(&self, needs: Privilege, field: &str) -> Result<(), Refusal> {
+        if self.allows(needs) {
             return Ok(());
         }
         Err(Refusal::Change {
-            what: what.to_owned(),
             field: field.to_owned(),
             needs,
         })
@@ -281,29 +269,6 @@ fn collect(node: &Value, path: &str, found: &mut BTreeMap<String, Vec<String>>) 
         }
         Value::Array(items) => items.iter().for_each(|item| collect(item, path, found)),
         _ => {}
-    }
-}
-
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-}
-
-/// API group and kind.
-fn kind_of(object: &Value) -> (&str, &str) {
-    let group = text(object, "/apiVersion")
-        .split_once('/')
-        .map_or("", |(group, _)| group);
-    (group, text(object, "/kind"))
-}
-
-fn name_of(object: &Value) -> String {
-    let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
-    match text(object, "/metadata/namespace") {
-        "" => format!("{kind} {name}"),
-        namespace => format!("{kind} {namespace}/{name}"),
     }
 }
 

@@ -1,0 +1,324 @@
+//! A cluster changes its mode of delivery: the new owner of what is placed there takes it over, then the old
+//! one lets go; nothing is deleted. Everything is owned by AppliedWorks on the cluster, and these have the
+//! same names in both modes; where an agent has more than one per placement, delivery moves objects between
+//! them ([`windlass_member::regroup`]).
+//!
+//! To pull:
+//!
+//! | mode | state | what happens |
+//! |---|---|---|
+//! | push | no agent has joined | the hub prepares for one, waits, and delivers as before |
+//! | push | it has | the mode changes: Works are written |
+//! | pull | it has not reported on every Work | waited for |
+//! | pull | it has | the hub's rights on the cluster, and its credentials, go; done |
+//!
+//! To push:
+//!
+//! | mode | state | what happens |
+//! |---|---|---|
+//! | pull | the hub can't reach the cluster | waited for; the agent delivers as before |
+//! | pull | it can, the agent has not left | the agent is told to leave: it lets be what it placed |
+//! | pull | the agent has left, or is silent | the mode changes: the hub delivers |
+//! | push | not everything is applied by the hub | waited for |
+//! | push | it is | the agent's Works and namespace go; done |
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use windlass_api::conditions::{Stage, Status};
+use windlass_api::member::MemberCluster;
+use windlass_api::placement::ApplyStrategyType;
+use windlass_api::scoped::Binding;
+use windlass_api::{labels, names};
+use windlass_cluster::{ApiError, ObjectKey, clock};
+use windlass_member::install::Rights;
+use windlass_status::conditions::{NewCondition, find, remove, set};
+
+use super::{Members, is_push, pull};
+use crate::pull::work::WorkMeta;
+use crate::worker::Next;
+use crate::works;
+use crate::world::{BY_CLUSTER, placement_of};
+
+/// Condition of a cluster that changes its mode; the message says what that waits for.
+pub const MIGRATING: &str = "Migrating";
+/// How often a cluster that changes its mode is looked at.
+const PERIOD: Duration = Duration::from_secs(1);
+/// How many placements a message names.
+const NAMED: usize = 3;
+
+/// A mode of delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The hub delivers.
+    Push,
+    /// An agent does.
+    Pull,
+}
+
+/// The mode that a cluster is marked to change to, if it is.
+fn marked(cluster: &MemberCluster) -> Option<Mode> {
+    match cluster.annotations().get(labels::MIGRATE_TO)?.as_str() {
+        labels::DELIVERY_PUSH => Some(Mode::Push),
+        labels::DELIVERY_PULL => Some(Mode::Pull),
+        _ => None,
+    }
+}
+
+impl Members {
+    /// The mode that a cluster changes to, or has changed to without the old owner having let go: somebody may
+    /// have set the mode by hand.
+    #[must_use]
+    pub fn changes_to(&self, cluster: &MemberCluster) -> Option<Mode> {
+        let name = cluster.name_any();
+        marked(cluster).or_else(|| {
+            if is_push(cluster) {
+                self.world.pull.agent(&name).map(|_| Mode::Push)
+            } else {
+                self.has_credentials(&name).then_some(Mode::Pull)
+            }
+        })
+    }
+
+    /// Push, to become pull: after a look at the cluster as at any other in push mode.
+    pub(super) async fn await_agent(&self, name: &str) -> Result<Next, ApiError> {
+        let Some(cluster) = self.world.clusters.get(&ObjectKey::cluster(name)) else {
+            return Ok(Next::Event);
+        };
+        let waits = match self.prepare(&cluster).await {
+            Ok(waits) => waits,
+            Err(ApiError::Rejected(why)) => Some(why),
+            Err(error) => return Err(error),
+        };
+        let agent = self.world.pull.agent(name);
+        let status = agent.as_deref().and_then(|agent| agent.status.as_ref());
+        if waits.is_none() && pull::status::has_joined(status) == Some(true) {
+            self.change_mode(&cluster, Mode::Pull).await?;
+            return Ok(Next::After(PERIOD));
+        }
+        let why = waits.unwrap_or_else(|| {
+            let identity = &cluster.spec.identity;
+            format!(
+                "no agent has joined; it has to reach the hub as {} {}",
+                identity.kind, identity.name
+            )
+        });
+        let message = format!("Waiting for the cluster's agent, and delivering as before: {why}");
+        self.say_migrating(&cluster, &message).await
+    }
+
+    /// Pull since a moment ago: after a look at the cluster as at any other in pull mode.
+    pub(super) async fn end_push(&self, name: &str) -> Result<Next, ApiError> {
+        let Some(cluster) = self.world.clusters.get(&ObjectKey::cluster(name)) else {
+            return Ok(Next::Event);
+        };
+        // Delivery needs it for what it has to move there.
+        let trouble = if self.has_credentials(name) {
+            self.reach(name).await
+        } else {
+            None
+        };
+        let left = self.not_yet(name, |binding| self.is_reported(name, binding));
+        if let (Some(left), Some(trouble)) = (&left, &trouble) {
+            let message = format!("Waiting for the hub to reach the cluster for {left}: {trouble}");
+            return self.say_migrating(&cluster, &message).await;
+        }
+        if let Some(left) = left {
+            let message = format!("Waiting for the cluster's agent to report on {left}");
+            return self.say_migrating(&cluster, &message).await;
+        }
+        if self.has_credentials(name) {
+            match self.remove_rights(name, trouble).await {
+                Ok(Rights::Gone) => {}
+                Ok(Rights::Going) => return Ok(Next::After(PERIOD)),
+                Err(trouble) => tracing::warn!(
+                    trouble,
+                    "the hub's own rights are left behind on the cluster, which an agent delivers to now"
+                ),
+            }
+            self.goodbyes.remove(name);
+            self.disconnect(name);
+            if let Some(secret) = self.secret_of(name) {
+                self.writer.delete(&*secret).await?;
+                self.world.secrets.observe_deleted(&secret);
+            }
+        }
+        self.migrated(&cluster).await
+    }
+
+    /// Pull, to become push.
+    pub(super) async fn await_push(&self, cluster: &Arc<MemberCluster>) -> Result<Next, ApiError> {
+        let name = cluster.name_any();
+        let told = self.is_told_to_leave(&name);
+        if let Some(trouble) = self.reach(&name).await
+            && !told
+        {
+            self.process_pull(Arc::clone(cluster)).await?;
+            let Some(cluster) = self.world.clusters.get(&ObjectKey::cluster(&name)) else {
+                return Ok(Next::Event);
+            };
+            let message = format!(
+                "Waiting for the hub to reach the cluster, while its agent delivers as before: {trouble}"
+            );
+            return self.say_migrating(&cluster, &message).await;
+        }
+        self.tell_to_leave(cluster).await?;
+        let (silent, _) = self.listen(&name, cluster);
+        if self.agent_is_gone(&name) || silent.is_some() {
+            self.change_mode(cluster, Mode::Push).await?;
+            return Ok(Next::After(PERIOD));
+        }
+        let message = "Waiting for the cluster's agent to let go; what it placed stays";
+        self.say_migrating(cluster, message).await
+    }
+
+    /// Push since a moment ago: after a look at the cluster as at any other in push mode.
+    pub(super) async fn end_pull(&self, name: &str) -> Result<Next, ApiError> {
+        let Some(cluster) = self.world.clusters.get(&ObjectKey::cluster(name)) else {
+            return Ok(Next::Event);
+        };
+        let member = self.get(name);
+        let left = self.not_yet(name, |binding| {
+            let digest = binding
+                .status
+                .as_ref()
+                .and_then(|s| s.observed_digest.as_deref());
+            let work = placement_of(binding).map(|placement| works::name_of(&placement));
+            reports_diff(binding)
+                || matches!((&member, work, digest), (Some(member), Some(work), Some(digest))
+                    if member.has_applied(&work, digest))
+        });
+        if let Some(left) = left {
+            let message = format!("Waiting for the hub to have taken over {left}");
+            return self.say_migrating(&cluster, &message).await;
+        }
+        // It has, unless the mode was set by hand. One that works would take along what is in its Works.
+        self.tell_to_leave(&cluster).await?;
+        let (silent, _) = self.listen(name, &cluster);
+        if !self.agent_is_gone(name) && silent.is_none() {
+            let message = "Waiting for the cluster's agent to let go; what it placed stays";
+            return self.say_migrating(&cluster, message).await;
+        }
+        let namespace = names::member_namespace(name);
+        self.clear_namespace(&namespace).await?;
+        let key = ObjectKey::cluster(&namespace);
+        if self.world.pull.namespaces.get(&key).is_some() {
+            let message = format!("Waiting for Namespace {namespace} to be gone");
+            return self.say_migrating(&cluster, &message).await;
+        }
+        self.agents.remove(name);
+        self.migrated(&cluster).await
+    }
+
+    /// Names of placements on the cluster that something does not hold for, in words.
+    fn not_yet(&self, name: &str, holds: impl Fn(&Binding) -> bool) -> Option<String> {
+        let bindings = self.world.bindings.by_index(BY_CLUSTER, name);
+        let mut left: Vec<String> = bindings
+            .iter()
+            .filter(|binding| {
+                binding.metadata.deletion_timestamp.is_none()
+                    && !binding.spec.resource_snapshot_name.is_empty()
+                    && !holds(binding)
+            })
+            .filter_map(|binding| placement_of(&**binding).map(|key| key.to_string()))
+            .collect();
+        left.sort();
+        let number = left.len();
+        left.truncate(NAMED);
+        (number > 0).then(|| format!("{number} placement(s), {}", left.join(", ")))
+    }
+
+    fn is_reported(&self, cluster: &str, binding: &Binding) -> bool {
+        let works = placement_of(binding)
+            .map(|placement| self.world.pull.works_of(cluster, &placement))
+            .unwrap_or_default();
+        !works.is_empty() && works.iter().all(|work| has_report(work))
+    }
+
+    /// Whether the cluster's agent has been told to leave.
+    #[must_use]
+    pub fn is_told_to_leave(&self, name: &str) -> bool {
+        let agent = self.world.pull.agent(name);
+        agent.is_some_and(|agent| agent.spec.state == windlass_api::pull::MembershipState::Leave)
+    }
+
+    /// Whether the hub has credentials of a cluster.
+    #[must_use]
+    pub fn has_credentials(&self, name: &str) -> bool {
+        self.secret_of(name).is_some()
+    }
+
+    async fn change_mode(&self, cluster: &MemberCluster, to: Mode) -> Result<(), ApiError> {
+        let mut changed = cluster.clone();
+        match to {
+            Mode::Push => drop(changed.annotations_mut().insert(
+                labels::DELIVERY.to_owned(),
+                labels::DELIVERY_PUSH.to_owned(),
+            )),
+            Mode::Pull => drop(changed.annotations_mut().remove(labels::DELIVERY)),
+        }
+        let live = self.writer.replace(&changed).await?;
+        tracing::info!(?to, "the cluster's mode of delivery has changed");
+        self.world.clusters.observe(live);
+        self.wake(&cluster.name_any());
+        Ok(())
+    }
+
+    /// The mark goes, and what was said of it.
+    async fn migrated(&self, cluster: &MemberCluster) -> Result<Next, ApiError> {
+        let mut live = cluster.clone();
+        if live.annotations_mut().remove(labels::MIGRATE_TO).is_some() {
+            live = self.writer.replace(&live).await?;
+            self.world.clusters.observe(live.clone());
+        }
+        let mut status = live.status.clone().unwrap_or_default();
+        if status
+            .conditions
+            .as_mut()
+            .is_some_and(|list| remove(list, MIGRATING))
+        {
+            self.put_status(&live, status).await?;
+        }
+        tracing::info!("the change of the cluster's mode of delivery is complete");
+        Ok(Next::After(PERIOD))
+    }
+
+    async fn say_migrating(
+        &self,
+        cluster: &MemberCluster,
+        message: &str,
+    ) -> Result<Next, ApiError> {
+        let mut status = cluster.status.clone().unwrap_or_default();
+        let to = match self.changes_to(cluster) {
+            Some(Mode::Push) => "ToPush",
+            _ => "ToPull",
+        };
+        let new = NewCondition {
+            type_: MIGRATING,
+            status: Status::True,
+            reason: to,
+            message: message.to_owned(),
+            observed_generation: cluster.metadata.generation,
+        };
+        if set(status.conditions.get_or_insert_default(), new, clock::now()) {
+            self.put_status(cluster, status).await?;
+        }
+        Ok(Next::After(PERIOD))
+    }
+}
+
+fn reports_diff(binding: &Binding) -> bool {
+    let strategy = binding.spec.apply_strategy.as_ref();
+    strategy.and_then(|strategy| strategy.type_) == Some(ApplyStrategyType::ReportDiff)
+}
+
+/// Whether the agent has said anything about a Work as it is now.
+fn has_report(work: &WorkMeta) -> bool {
+    let status = work.status.as_ref();
+    [Stage::Applied, Stage::DiffReported].iter().any(|stage| {
+        status
+            .and_then(|status| find(&status.conditions, stage.as_str()))
+            .is_some_and(|condition| condition.observed_generation == work.metadata.generation)
+    })
+}
