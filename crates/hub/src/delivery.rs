@@ -36,7 +36,7 @@ use crate::pull::deliver::Pull;
 use crate::pull::work::parent_of as owner_of;
 use crate::removal;
 use crate::render::{self, Refusal};
-use crate::report_back::{self, ReportBack, Told, Wish};
+use crate::report_back::{self, ReportBack, Round, Wish};
 use crate::worker::{Next, work};
 use crate::works;
 use crate::world::{World, placement_of};
@@ -571,10 +571,7 @@ impl Report<'_> {
     }
 
     /// How copying statuses went; when that is not known, what was said of it before.
-    fn reported_back(
-        &mut self,
-        copied: Option<&Result<(Option<Told>, Option<Duration>), ApiError>>,
-    ) {
+    fn reported_back(&mut self, copied: Option<&Round>) {
         let built = match copied {
             None => None,
             Some(Ok((Some(told), _))) => {

@@ -236,6 +236,9 @@ pub fn of_works(works: &[Arc<WorkMeta>]) -> Vec<Reported> {
         .collect()
 }
 
+/// How a round of copying went, unless it is not time for one; and when to come again.
+pub type Round = Result<(Option<Told>, Option<Duration>), ApiError>;
+
 /// Copies statuses. Clones share what was copied.
 #[derive(Clone)]
 pub struct ReportBack {
@@ -279,7 +282,7 @@ impl ReportBack {
         binding: &ObjectKey,
         placement: &ObjectKey,
         statuses: Vec<Reported>,
-    ) -> Result<(Option<Told>, Option<Duration>), ApiError> {
+    ) -> Round {
         // A namespaced placement touches nothing outside (design §6, I10).
         let own = &placement.namespace;
         let mine = |reported: &Reported| {
