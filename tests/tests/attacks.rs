@@ -266,7 +266,7 @@ fn what_is_refused(fleet: &Fleet) {
     let own = "belong in namespace fleet-system only";
     let of_fleet = "it belongs to the fleet";
     let only_hub = "only the hub does";
-    let rows: [(&str, &str, &str, &str); 33] = [
+    let rows: [(&str, &str, &str, &str); 35] = [
         ("tenant", "create -f -", &planted, own),
         ("admin", "create -f -", &planted, own),
         (
