@@ -30,7 +30,7 @@ use windlass_api::overrides::{
 use windlass_api::scoped::{Binding, Placement};
 use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey};
 
-use self::kind::Kind;
+use self::kind::{Kind, Object};
 pub use self::version::Version;
 use crate::scoped::ScopedCache;
 use crate::world::{BY_OVERRIDE, Queues, enqueue};
@@ -126,12 +126,7 @@ impl Overrides {
     }
 }
 
-fn unsynced<K: kube::Resource<DynamicType = ()>>(
-    cache: &Cache<K>,
-) -> Option<(String, Option<String>)>
-where
-    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + Sync + 'static,
-{
+fn unsynced<K: Object>(cache: &Cache<K>) -> Option<(String, Option<String>)> {
     (!cache.is_synced()).then(|| (K::plural(&()).into_owned(), cache.last_error()))
 }
 
