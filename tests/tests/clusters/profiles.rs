@@ -83,7 +83,7 @@ pub fn are_kept(fleet: &Fleet) {
             .all(|member| field(fleet, member, HEALTH) == "MemberClusterAPIServerHealthy")
     });
     assert_eq!(
-        profile(
+        field(
             fleet,
             "member-1",
             "{.spec.displayName}/{.spec.clusterManager.name}"
@@ -105,7 +105,7 @@ pub fn are_kept(fleet: &Fleet) {
     );
     let server = stored(fleet, "member-1")["clusters"][0]["cluster"]["server"].clone();
     assert_eq!(
-        profile(
+        field(
             fleet,
             "member-1",
             "{.status.accessProviders[0].cluster.server}"
