@@ -8,6 +8,8 @@
 
 pub mod agents;
 
+pub mod pages;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};

@@ -413,7 +413,19 @@ fn what_is_refused(fleet: &Fleet) {
             "tenant",
             "annotate cluster member-1 windlass.dev/purge=true",
             "",
-            "windlass.dev/purge",
+            "delivery, purge and force-leave",
+        ),
+        (
+            "tenant",
+            "annotate cluster member-1 windlass.dev/force-leave=true",
+            "",
+            "windlass.dev/force-leave",
+        ),
+        (
+            "tenant",
+            "annotate cluster member-1 windlass.dev/migrate-to=pull",
+            "",
+            "windlass.dev/migrate-to",
         ),
         (
             "tenant",
