@@ -417,6 +417,18 @@ fn what_is_refused(fleet: &Fleet) {
         ),
         (
             "tenant",
+            "annotate cluster member-1 windlass.dev/force-leave=true",
+            "",
+            "windlass.dev/force-leave",
+        ),
+        (
+            "tenant",
+            "annotate cluster member-1 windlass.dev/migrate-to=pull",
+            "",
+            "windlass.dev/migrate-to",
+        ),
+        (
+            "tenant",
             "patch cluster member-1 --type=merge -p {\"spec\":{\"identity\":{\"name\":\"evil\"}}}",
             "",
             "spec.identity",
@@ -475,14 +487,17 @@ fn ask(fleet: &Fleet, who: &str, what: &str, input: &str) -> Result<String, Stri
 
 /// What people and the control plane do every day. Nothing is changed by asking.
 fn what_stays_allowed(fleet: &Fleet) {
-    fleet.kubectl("hub", "create ns fleet-member-agent");
+    fleet.apply(
+        "hub",
+        "{apiVersion: cluster.kubernetes-fleet.io/v1beta1, kind: MemberCluster, metadata: {name: agent}, \
+         spec: {identity: {kind: User, name: agent}}}",
+    );
     fleet.kubectl("hub", "create ns tools");
     fleet.kubectl("hub", "label ns tools windlass.dev/allow-workloads=true");
     // A member's agent may write in its own namespace, whatever RBAC lets it do elsewhere.
-    fleet.kubectl(
-        "hub",
-        "create rolebinding agent -n fleet-member-agent --clusterrole=windlass-guard-rails-bypass --user=agent",
-    );
+    eventually("the hub lets the agent past the guard rails there", || {
+        fleet.may_bypass("agent", "fleet-member-agent")
+    });
     let binding = binding(fleet);
     let snapshot = format!(
         "patch crb {binding} --type=merge -p {{\"spec\":{{\"resourceSnapshotName\":\"shop-0-snapshot\",\"state\":\"Scheduled\"}}}}"
@@ -557,5 +572,5 @@ fn the_fleet_still_works(fleet: &Fleet) {
         &kubeconfig.to_string_lossy(),
     ];
     fleet.windlass(&args).unwrap();
-    fleet.kubectl("hub", "delete ns fleet-member-agent --timeout=60s");
+    fleet.kubectl("hub", "delete cluster agent --timeout=60s");
 }

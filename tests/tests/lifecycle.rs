@@ -73,20 +73,30 @@ fn a_placement_ends_clean_whatever_goes_on() {
     for member in MEMBERS {
         fleet.join(member);
     }
-    a_flood_makes_few_snapshots_and_ends_everywhere(&fleet);
-    history_is_bounded(&fleet);
-    abandoned_objects_stay_and_are_nobodys(&fleet);
-    a_cluster_that_is_not_selected_any_more_is_cleaned_up_all_the_same(&fleet);
-    abandoned_without_its_finalizer(&fleet);
-    deleted_while_it_rolls(&fleet);
-    deleted_and_made_anew_at_once(&fleet);
-    deleted_without_the_kind_that_it_selects(&fleet);
-    a_status_without_the_right_to_write_it(&fleet);
-    let rights = root().join("deploy/report-back/rights.yaml");
-    fleet.kubectl("hub", &format!("apply -f {}", rights.display()));
-    a_status_comes_back_to_its_origin(&fleet);
-    a_kind_that_cannot_be_converted_stops_who_selects_it(&fleet);
-    deleted_while_a_member_is_down(&fleet);
+    let steps: [(&str, fn(&Fleet)); 12] = [
+        ("flood", a_flood_makes_few_snapshots_and_ends_everywhere),
+        ("history", history_is_bounded),
+        ("abandon", abandoned_objects_stay_and_are_nobodys),
+        (
+            "deselect",
+            a_cluster_that_is_not_selected_any_more_is_cleaned_up_all_the_same,
+        ),
+        ("force", abandoned_without_its_finalizer),
+        ("roll", deleted_while_it_rolls),
+        ("again", deleted_and_made_anew_at_once),
+        ("kind", deleted_without_the_kind_that_it_selects),
+        ("refused status", a_status_without_the_right_to_write_it),
+        ("status", a_status_comes_back_to_its_origin),
+        (
+            "conversion",
+            a_kind_that_cannot_be_converted_stops_who_selects_it,
+        ),
+        ("down", deleted_while_a_member_is_down),
+    ];
+    for (name, step) in steps {
+        eprintln!("{name}");
+        step(&fleet);
+    }
 }
 
 /// A kind with a status, of both scopes.
@@ -387,6 +397,8 @@ fn set_status(fleet: &Fleet, phase: &str) {
 }
 
 fn a_status_comes_back_to_its_origin(fleet: &Fleet) {
+    let rights = root().join("deploy/report-back/rights.yaml");
+    fleet.kubectl("hub", &format!("apply -f {}", rights.display()));
     let phase = || fleet.get("hub", "thing t -n mirror", "{.status.phase}");
     within(Duration::from_secs(90), "it comes once it may", || {
         phase() == "one"

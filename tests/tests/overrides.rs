@@ -97,10 +97,11 @@ fn clusters_differ_as_they_are_told_to() {
     a_label_of_a_cluster_changes(&fleet);
     left_out_and_back(&fleet);
     a_bad_patch_stops_its_cluster_only(&mut fleet);
-    what_is_not_an_override_is_refused(&fleet);
     an_override_that_goes_ends_clean(&fleet);
     envelopes_travel_and_take_no_effect_on_the_hub(&fleet);
     bad_envelopes_are_told(&fleet);
+    namespaced_placements_keep_to_their_rights(&fleet);
+    at_rest_nothing_is_written(&mut fleet);
 }
 
 fn labels_and_variables(fleet: &Fleet) {
@@ -288,139 +289,6 @@ fn a_bad_patch_stops_its_cluster_only(fleet: &mut Fleet) {
             && is_available(fleet, "three")
             && condition(fleet, "three", "Overridden", "status") == "True"
     });
-}
-
-fn what_is_not_an_override_is_refused(fleet: &Fleet) {
-    let good = "{clusterSelector: {clusterSelectorTerms: []}, overrideType: Delete}";
-    let every = "clusterSelector: {clusterSelectorTerms: []}";
-    let patch_of =
-        |path: &str| format!("{{{every}, jsonPatchOverrides: [{{op: remove, path: {path}}}]}}");
-    let named = "{group: '', version: v1, kind: Namespace, name: app}";
-    let long = "n".repeat(64);
-    let rows = [
-        ("o", named.to_owned(), good.to_owned(), "", None),
-        (
-            "o",
-            named.to_owned(),
-            patch_of("/metadata/labels/a"),
-            "",
-            None,
-        ),
-        (
-            "o",
-            named.to_owned(),
-            patch_of("/kind"),
-            "",
-            Some("kind, apiVersion or status"),
-        ),
-        (
-            "o",
-            named.to_owned(),
-            patch_of("/status/a"),
-            "",
-            Some("kind, apiVersion or status"),
-        ),
-        (
-            "o",
-            named.to_owned(),
-            patch_of("/metadata/name"),
-            "",
-            Some("in labels or annotations"),
-        ),
-        (
-            "o",
-            named.to_owned(),
-            patch_of("/metadata"),
-            "",
-            Some("in labels or annotations"),
-        ),
-        (
-            "o",
-            named.to_owned(),
-            patch_of("a"),
-            "",
-            Some("must start with /"),
-        ),
-        (
-            "o",
-            named.to_owned(),
-            format!("{{{every}}}"),
-            "",
-            Some("needs jsonPatchOverrides"),
-        ),
-        (
-            "o",
-            named.to_owned(),
-            patch_of("/a").replace("jsonPatch", "overrideType: Delete, jsonPatch"),
-            "",
-            Some("needs jsonPatchOverrides"),
-        ),
-        (
-            "o",
-            named.to_owned(),
-            good.replace("[]", "[{}]"),
-            "",
-            Some("need a labelSelector"),
-        ),
-        (
-            "o",
-            named.replace(", name: app", ""),
-            good.to_owned(),
-            "",
-            Some("by name"),
-        ),
-        (
-            "o",
-            named.replace("}", ", labelSelector: {}}"),
-            good.to_owned(),
-            "",
-            Some("by name"),
-        ),
-        (
-            "o",
-            named.to_owned(),
-            good.to_owned(),
-            "placement: {name: app, scope: Namespaced}",
-            Some("scope Cluster"),
-        ),
-        (
-            "everywhere",
-            named.to_owned(),
-            good.to_owned(),
-            "placement: {name: other}",
-            Some("placement is immutable"),
-        ),
-        (
-            &long,
-            named.to_owned(),
-            good.to_owned(),
-            "",
-            Some("shorter than 64"),
-        ),
-    ];
-    for version in ["v1", "v1beta1"] {
-        for (name, selector, rule, placement, refused) in &rows {
-            let manifest = format!(
-                "
-apiVersion: placement.kubernetes-fleet.io/{version}
-kind: ClusterResourceOverride
-metadata: {{name: {name}}}
-spec: {{clusterResourceSelectors: [{selector}], policy: {{overrideRules: [{rule}]}}, {placement}}}
-"
-            );
-            let result = fleet.try_kubectl("hub", "apply --dry-run=server -f -", Some(&manifest));
-            match refused {
-                None => assert!(result.is_ok(), "{manifest}{result:?}"),
-                Some(why) => {
-                    let said = result.unwrap_err();
-                    assert!(said.contains(why), "{manifest}{said}");
-                }
-            }
-        }
-    }
-    let unpinned = "patch clusterresourceoverride everywhere --type json -p [{\"op\":\"remove\",\"path\":\"/spec/placement\"}]";
-    let said = fleet.try_kubectl("hub", unpinned, None).unwrap_err();
-    assert!(said.contains("placement is immutable"), "{said}");
 }
 
 fn an_override_that_goes_ends_clean(fleet: &Fleet) {
@@ -653,4 +521,118 @@ data:
     });
     // What was in the envelope and is not any more has gone.
     assert!(data(fleet, "member-1", "wrapped", "a").is_empty());
+}
+
+fn namespaced_placements_keep_to_their_rights(fleet: &Fleet) {
+    for member in MEMBERS {
+        fleet.apply(member, &namespace("team"));
+    }
+    fleet.apply("hub", &(namespace("team") + &config("team", "{a: base}")));
+    let pinned = |name: &str, scope: &str, value: &str| {
+        on_config("team", name, &[("test", &patch("add", "/data/a", value))]).replace(
+            "spec:",
+            &format!("spec:\n  placement: {{name: own, scope: {scope}}}"),
+        )
+    };
+    fleet.apply(
+        "hub",
+        &(pinned("a", "Namespaced", "ours") + &pinned("b", "Cluster", "theirs")),
+    );
+    let placement = "
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ResourcePlacement
+metadata: {name: own, namespace: team}
+spec:
+  resourceSelectors:
+  - {group: '', version: v1, kind: ConfigMap, name: c}
+  - {group: placement.kubernetes-fleet.io, version: v1beta1, kind: ResourceEnvelope, name: e}
+";
+    fleet.apply("hub", placement);
+    eventually(
+        "the override that names it is worked in, and no other",
+        || {
+            data(fleet, "member-1", "team", "a") == "ours"
+                && data(fleet, "member-2", "team", "a") == "base"
+        },
+    );
+    fleet.apply(
+        "hub",
+        "
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ResourceEnvelope
+metadata: {name: e, namespace: team}
+data:
+  rights:
+    apiVersion: rbac.authorization.k8s.io/v1
+    kind: RoleBinding
+    metadata: {name: all, namespace: team}
+    roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+    subjects: [{kind: User, name: eve, apiGroup: rbac.authorization.k8s.io}]
+",
+    );
+    let message =
+        "{.status.placementStatuses[*].conditions[?(@.type==\"WorkSynchronized\")].message}";
+    eventually("what grants rights is refused", || {
+        fleet.get("hub", "rp own -n team", message).contains(
+            "RoleBinding team/all in ResourceEnvelope team/e: a ResourcePlacement does not place a RoleBinding",
+        )
+    });
+    for member in MEMBERS {
+        assert!(
+            fleet
+                .get(member, "rolebinding all -n team", "{.metadata.uid}")
+                .is_empty()
+        );
+    }
+    fleet.kubectl("hub", "delete resourceenvelope e -n team");
+    eventually("and is over once it is taken out", || {
+        fleet
+            .get("hub", "rp own -n team", message)
+            .matches("has been told")
+            .count()
+            == 3
+    });
+}
+
+fn at_rest_nothing_is_written(fleet: &mut Fleet) {
+    // Heartbeats go on.
+    let counts = |line: &str| !line.contains("memberclusters");
+    drop(fleet.settled(counts));
+    fleet.kill_hub();
+    fleet.start_hub();
+    let after_restart = fleet.settled(counts);
+    assert!(after_restart.is_empty(), "{after_restart:?}");
+    // A new version that concerns member-1 only: its snapshot, the old one's label, a name on each binding
+    // and its status, the placement's, and what member-1 gets.
+    let version = |value: &str| {
+        let (test, prod) = (
+            patch("add", "/data/b", value),
+            patch("add", "/data/b", "two"),
+        );
+        on_config("three", "o", &[("test", &test), ("prod", &prod)])
+    };
+    let on = |member: &str| fleet.get(member, "cm c -n three", "{.metadata.resourceVersion}");
+    let before = (on("member-1"), on("member-2"), on("member-3"));
+    fleet.apply("hub", &version("uno"));
+    eventually("it arrives", || {
+        data(fleet, "member-1", "three", "b") == "uno" && is_available(fleet, "three")
+    });
+    drop(fleet.settled(counts));
+    let after = (on("member-1"), on("member-2"), on("member-3"));
+    assert_ne!(before.0, after.0);
+    assert_eq!(
+        (before.1, before.2),
+        (after.1, after.2),
+        "nothing is sent elsewhere"
+    );
+    let latest = fleet.get(
+        "hub",
+        "resourceoverridesnapshots -n three -l kubernetes-fleet.io/is-latest-snapshot=true",
+        "{.items[*].metadata.name}",
+    );
+    assert_eq!(latest, "o-2");
+    let named = "{.status.placementStatuses[*].applicableResourceOverrides[*].name}";
+    eventually("all bindings name it", || {
+        fleet.get("hub", "crp three", named) == "o-2 o-2 o-2"
+    });
 }

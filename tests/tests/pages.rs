@@ -1,40 +1,8 @@
 //! Pages of docs/ whose commands are run as they are written.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-use std::process::Command;
-
-use windlass_tests::{Fleet, eventually, root};
-
-/// The commands of a page, in order: the lines between fences.
-fn commands(page: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(root().join("docs").join(page)).unwrap();
-    let mut inside = false;
-    let mut commands = Vec::new();
-    for line in text.lines() {
-        if line.trim_start().starts_with("```") {
-            inside = !inside;
-        } else if inside {
-            commands.push(line.trim().to_owned());
-        }
-    }
-    commands
-}
-
-/// Runs a command in the folder of the kubeconfigs, as somebody who sits at the hub.
-fn run(fleet: &Fleet, command: &str) -> String {
-    let hub = fleet.kubeconfig("hub");
-    let out = Command::new("sh")
-        .args(["-c", command])
-        .current_dir(hub.parent().unwrap())
-        .env("PATH", fleet.path())
-        .env("KUBECONFIG", &hub)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&out.stdout).into_owned();
-    let trouble = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{command}: {text}{trouble}");
-    text
-}
+use windlass_tests::pages::{commands, run};
+use windlass_tests::{Fleet, eventually};
 
 const PLACEMENT: &str = r"
 {apiVersion: v1, kind: Namespace, metadata: {name: app}}

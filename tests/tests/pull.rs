@@ -108,6 +108,7 @@ fn agents_and_push_members_are_one_fleet() {
     let agents = Agents::start(&fleet);
     agents_join(&fleet);
     an_agent_may_do_what_it_must_and_no_more(&fleet);
+    a_name_that_no_namespace_can_have_is_refused(&fleet);
     a_placement_reaches_both(&fleet);
     a_change_costs_three_writes_per_cluster(&fleet);
     heartbeats_are_gathered(&fleet, &agents);
@@ -174,6 +175,25 @@ fn an_agent_may_do_what_it_must_and_no_more(fleet: &Fleet) {
         assert!(!may(verb, what, "fleet-member-agent-08"), "{verb} {what}");
     }
     assert!(!may("get", "secrets", own));
+    // Guard rails that come later are none for an agent in its own namespace.
+    let file = windlass_tests::root().join("deploy/guard-rails/bypass.yaml");
+    fleet.kubectl("hub", &format!("apply --server-side -f {}", file.display()));
+    eventually("every agent is let past the guard rails", || {
+        let names = fleet.get("hub", "rolebindings -A", "{.items[*].metadata.name}");
+        names.matches("fleet-guard-rails-agent-").count() == AGENTS
+    });
+    assert!(fleet.may_bypass("user-agent-07", own));
+    assert!(!fleet.may_bypass("user-agent-07", "fleet-member-agent-08"));
+}
+
+fn a_name_that_no_namespace_can_have_is_refused(fleet: &Fleet) {
+    fleet.apply("hub", &cluster("with.dots"));
+    eventually("the cluster says what is wrong", || {
+        let path = "{.status.conditions[?(@.type==\"ReadyToJoin\")].message}";
+        let message = fleet.get("hub", "cluster with.dots", path);
+        message.contains("fleet-member-with.dots")
+    });
+    fleet.kubectl("hub", "delete cluster with.dots --timeout=60s");
 }
 
 fn a_placement_reaches_both(fleet: &Fleet) {

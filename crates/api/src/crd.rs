@@ -4,6 +4,7 @@
 //! the two can be compared; [`rules`] adds what only CEL can say, [`checks`] what upstream says in its
 //! webhooks. Both served versions get the same schema.
 
+mod admit;
 mod checks;
 mod envelope;
 mod normalise;
@@ -15,6 +16,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube_core::{CustomResourceExt, Resource};
 use serde_json::{Value, json};
 
+pub use self::admit::{Admitted, admit};
 use self::twin::Twin;
 use crate::binding::ClusterResourceBinding;
 use crate::member::MemberCluster;

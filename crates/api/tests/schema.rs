@@ -262,6 +262,10 @@ fn every_extension_is_documented_and_optional() {
     for word in [
         windlass_api::conditions::placement_deleting(windlass_api::scoped::Scope::Cluster),
         windlass_api::conditions::placement_deleting(windlass_api::scoped::Scope::Namespaced),
+        windlass_api::conditions::placement_reported_back(windlass_api::scoped::Scope::Cluster),
+        windlass_api::conditions::placement_reported_back(windlass_api::scoped::Scope::Namespaced),
+        windlass_api::conditions::STATUS_REPORTED_BACK,
+        windlass_api::labels::DELETE_STRATEGY,
         windlass_api::labels::DELIVERY,
         windlass_api::labels::PURGE,
         windlass_api::labels::FORCE_LEAVE,

@@ -40,6 +40,8 @@ pub struct ConnectOptions {
     pub request_timeout: Duration,
     /// Limit for the TCP and TLS handshakes.
     pub connect_timeout: Duration,
+    /// Whether everything but a GET is refused before it is sent.
+    pub read_only: bool,
     /// Limit for the requests per second; none means none.
     pub rate: Option<Rate>,
 }
@@ -54,7 +56,17 @@ impl ConnectOptions {
             concurrency: 64,
             request_timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(10),
+            read_only: false,
             rate: None,
+        }
+    }
+
+    /// For a client that may only read.
+    #[must_use]
+    pub fn reading(self) -> Self {
+        Self {
+            read_only: true,
+            ..self
         }
     }
 }
@@ -86,7 +98,11 @@ pub async fn connect(
     // The layer added last comes first: a request waits for its place before its time runs. A place is
     // given back when the response begins, so that open watches hold none.
     Ok(stack
-        .with_layer(&requests.layer(&options.target, options.request_timeout))
+        .with_layer(
+            &requests
+                .layer(&options.target, options.request_timeout)
+                .read_only(options.read_only),
+        )
         .with_layer(&ConcurrencyLimitLayer::new(options.concurrency.max(1)))
         .with_layer(&RateLayer(options.rate))
         .build())

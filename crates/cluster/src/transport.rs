@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use tower::{BoxError, Layer, Service};
 
 use crate::requests::RequestCounter;
@@ -20,6 +20,7 @@ pub struct TransportLayer {
     requests: RequestCounter,
     target: String,
     limit: Duration,
+    read_only: bool,
 }
 
 impl TransportLayer {
@@ -28,7 +29,15 @@ impl TransportLayer {
             requests,
             target,
             limit,
+            read_only: false,
         }
+    }
+
+    /// Lets nothing through that could change anything: only GET requests are sent.
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
     }
 }
 
@@ -68,6 +77,10 @@ where
     }
 
     fn call(&mut self, request: Request<A>) -> Answer<B> {
+        if self.with.read_only && *request.method() != Method::GET {
+            let text = format!("{} is not sent: this client only reads", request.method());
+            return Box::pin(async move { Err(text.into()) });
+        }
         let pending = self.with.requests.begin(&self.with.target, &request);
         let limit = self.with.limit;
         let response = self.inner.call(request);
@@ -87,5 +100,40 @@ where
                 }
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus::Registry;
+    use tower::{ServiceExt, service_fn};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_only_reads_sends_nothing_else() {
+        let requests = RequestCounter::new(&Registry::new()).unwrap();
+        let layer = requests.layer("hub", Duration::from_secs(1));
+        let server = service_fn(|request: Request<()>| async move {
+            Ok::<_, BoxError>(Response::new(request.method().clone()))
+        });
+        for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
+            let request = || {
+                Request::builder()
+                    .method(method)
+                    .uri("/api/v1/pods")
+                    .body(())
+                    .unwrap()
+            };
+            let reads = layer
+                .clone()
+                .read_only(true)
+                .layer(server)
+                .oneshot(request())
+                .await;
+            assert_eq!(reads.is_ok(), method == "GET", "{method}");
+            let writes = layer.clone().layer(server).oneshot(request()).await;
+            assert!(writes.is_ok(), "{method}");
+        }
     }
 }

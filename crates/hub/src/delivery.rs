@@ -15,6 +15,7 @@ use std::time::Duration;
 use kube::ResourceExt;
 use windlass_api::binding::BindingStatus;
 use windlass_api::conditions::{BindingReason, STATUS_REPORTED_BACK, Stage, Status};
+use windlass_api::placement::ReportBackStrategy;
 use windlass_api::scoped::{Binding, Scope};
 use windlass_api::{Condition, labels, names};
 use windlass_cluster::{ApiError, ObjectKey, Writer, clock};
@@ -229,7 +230,12 @@ impl Delivery {
         let copied = match self.is_mirrored(&content.placement) {
             true if outcome.unsupported.is_none() => {
                 let key = ObjectKey::of(binding);
-                Some(self.report_back.copy(&key, content, outcome).await)
+                let statuses = report_back::of_outcome(outcome);
+                Some(
+                    self.report_back
+                        .copy(&key, &content.placement, statuses)
+                        .await,
+                )
             }
             _ => None,
         };
@@ -247,6 +253,19 @@ impl Delivery {
             Some(delay) => Next::After(delay),
             None => Next::Event,
         })
+    }
+
+    /// What an agent is told of statuses.
+    fn report_back_strategy(&self, placement: &ObjectKey) -> Option<ReportBackStrategy> {
+        let placement = self.world.placements.get(placement)?;
+        match report_back::wish_of(&placement) {
+            Wish::Off | Wish::OfSeveralClusters => None,
+            Wish::Mirror | Wish::InWorks => placement
+                .spec
+                .strategy
+                .as_ref()
+                .and_then(|strategy| strategy.report_back_strategy.clone()),
+        }
     }
 
     /// Whether a placement's statuses are copied onto the hub's objects.

@@ -4,7 +4,7 @@
 //! ([`placement::actor`]) selects ([`select`]), makes snapshots, schedules, rolls out and writes the
 //! status; [`delivery`] applies what bindings ask for on their clusters, which [`members`] keeps connected.
 //! Of several processes one does so at a time ([`lead`]).
-//! [`observe`] shows all that to people and monitoring.
+//! [`observe`] shows all that to people and monitoring; [`preview`] says what would happen.
 
 pub mod contents;
 pub mod delivery;
@@ -16,6 +16,7 @@ pub mod members;
 pub mod observe;
 pub mod overrides;
 pub mod placement;
+pub mod preview;
 pub mod pull;
 pub mod removal;
 pub mod render;

@@ -16,11 +16,8 @@ use std::collections::BTreeMap;
 use kube::ResourceExt;
 use windlass_api::member::MemberCluster;
 use windlass_api::placement::{ClusterSelectorTerm, PlacementPolicy};
-use windlass_scheduler::{ClusterView, HEARTBEAT_TOLERANCE, Membership};
+use windlass_scheduler::{ClusterView, HEARTBEAT_TOLERANCE, Membership, NAMESPACES_COLLECTED};
 use windlass_status::conditions::find;
-
-/// Says that a cluster tells which namespaces it has.
-const NAMESPACES_COLLECTED: &str = "NamespaceCollectionSucceeded";
 
 /// What of a cluster has changed, as far as that can change where anything goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 //! A status is written when it differs from what the hub's object has, and only once for each status of the
 //! member's object: should somebody else on the hub write it too, there is no quarrel.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,12 +25,13 @@ use windlass_member::{ManifestOutcome, Outcome};
 use windlass_status::conditions::{NewCondition, find};
 use windlass_status::digest::Digest;
 
-use crate::contents::Content;
+use crate::pull::plan::envelope_of;
+use crate::pull::work::WorkMeta;
 
 /// Shortest time between two rounds of writes of one placement.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How soon what the API server has refused is tried again.
-const REFUSED: Duration = Duration::from_secs(30);
+const REFUSED: Duration = Duration::from_secs(10);
 
 /// What a placement asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,6 +182,60 @@ pub fn condition_type(placement: &Placement) -> &'static str {
 const COPIED: &str = "StatusReportedBack";
 const FAILED: &str = "StatusReportFailed";
 
+/// The status of an object on a member.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reported {
+    /// Which object.
+    pub id: ManifestId,
+    /// Its status.
+    pub status: Value,
+}
+
+/// What a delivery by push has seen. What came in an envelope is not the hub's object of that name.
+#[must_use]
+pub fn of_outcome(outcome: &Outcome) -> Vec<Reported> {
+    let selected = |manifest: &&ManifestOutcome| manifest.envelope.is_none();
+    let report = |manifest: &ManifestOutcome| {
+        Some(Reported {
+            id: manifest.id.clone(),
+            status: manifest.live.as_ref()?.data.get("status")?.clone(),
+        })
+    };
+    let manifests = outcome.manifests.iter().filter(selected);
+    manifests.filter_map(report).collect()
+}
+
+/// What an agent has reported in Works; those of envelopes don't count.
+#[must_use]
+pub fn of_works(works: &[Arc<WorkMeta>]) -> Vec<Reported> {
+    let manifests = works
+        .iter()
+        .filter(|work| envelope_of(work).is_none())
+        .filter_map(|work| work.status.as_ref()?.manifest_conditions.as_deref())
+        .flatten();
+    manifests
+        .filter_map(|manifest| {
+            let reported = manifest.back_reported_status.as_ref()?;
+            let status = reported.observed_status.as_ref()?.0.get("status")?.clone();
+            let id = &manifest.identifier;
+            let text = |field: &Option<String>| field.clone().unwrap_or_default();
+            Some(Reported {
+                id: ManifestId {
+                    group: text(&id.group),
+                    version: text(&id.version),
+                    kind: text(&id.kind),
+                    namespace: id
+                        .namespace
+                        .clone()
+                        .filter(|namespace| !namespace.is_empty()),
+                    name: text(&id.name),
+                },
+                status,
+            })
+        })
+        .collect()
+}
+
 /// Copies statuses. Clones share what was copied.
 #[derive(Clone)]
 pub struct ReportBack {
@@ -222,31 +277,22 @@ impl ReportBack {
     pub async fn copy(
         &self,
         binding: &ObjectKey,
-        content: &Content,
-        outcome: &Outcome,
+        placement: &ObjectKey,
+        statuses: Vec<Reported>,
     ) -> Result<(Option<Told>, Option<Duration>), ApiError> {
-        let selected: HashSet<&ManifestId> = content
-            .manifests
-            .iter()
-            .map(|manifest| &manifest.id)
-            .collect();
-        let own = &content.placement.namespace;
-        let mine = |manifest: &&ManifestOutcome| {
-            let id = &manifest.id;
-            // What came in an envelope is not the hub's object of that name.
-            selected.contains(id)
-                && !steers(id)
-                && (own.is_empty() || id.namespace.as_ref() == Some(own))
+        // A namespaced placement touches nothing outside (design §6, I10).
+        let own = &placement.namespace;
+        let mine = |reported: &Reported| {
+            let id = &reported.id;
+            !steers(id) && (own.is_empty() || id.namespace.as_ref() == Some(own))
         };
         let mut count = 0;
         let mut changed = Vec::new();
-        for manifest in outcome.manifests.iter().filter(mine) {
-            if let Some(status) = status_of(manifest) {
-                count += 1;
-                let digest = Digest::of_json(status);
-                if !self.is_copied(binding, &manifest.id, digest) {
-                    changed.push((&manifest.id, status, digest));
-                }
+        for reported in statuses.into_iter().filter(mine) {
+            count += 1;
+            let digest = Digest::of_json(&reported.status);
+            if !self.is_copied(binding, &reported.id, digest) {
+                changed.push((reported, digest));
             }
         }
         if !changed.is_empty()
@@ -255,9 +301,9 @@ impl ReportBack {
             return Ok((None, Some(wait)));
         }
         let mut refused = Vec::new();
-        for (id, status, digest) in changed {
-            match self.put(id, status).await {
-                Ok(()) => self.note(binding, id, digest),
+        for (Reported { id, status }, digest) in changed {
+            match self.put(&id, &status).await {
+                Ok(()) => self.note(binding, &id, digest),
                 Err(ApiError::Rejected(why)) => refused.push(format!("{id}: {why}")),
                 Err(error) => return Err(error),
             }
@@ -349,10 +395,6 @@ fn message(count: usize) -> String {
     format!("The hub's objects have the statuses of {count} object(s) on the cluster")
 }
 
-fn status_of(manifest: &ManifestOutcome) -> Option<&Value> {
-    manifest.live.as_ref()?.data.get("status")
-}
-
 /// Kinds whose status steers something on the hub itself: what is in it, what may be made there.
 fn steers(id: &ManifestId) -> bool {
     matches!(
@@ -369,6 +411,7 @@ fn steers(id: &ManifestId) -> bool {
 mod tests {
     use serde_json::json;
     use windlass_api::binding::BindingSpec;
+    use windlass_api::labels;
     use windlass_api::placement::PlacementSpec;
 
     use super::*;
@@ -413,6 +456,30 @@ mod tests {
             let placement = placement(policy.clone(), strategy.clone());
             assert_eq!(wish_of(&placement), expected, "{policy} {strategy}");
         }
+    }
+
+    #[test]
+    fn what_agents_report() {
+        let work = |labels: Value| -> Arc<WorkMeta> {
+            Arc::new(
+                serde_json::from_value(json!({"metadata": {"name": "w", "labels": labels}, "status": {
+                    "conditions": [], "manifestConditions": [
+                        {"identifier": {"ordinal": 0, "version": "v1", "kind": "Service", "namespace": "n", "name": "s"},
+                         "conditions": [], "backReportedStatus": {"observationTime": "2026-01-01T00:00:00Z",
+                            "observedStatus": {"apiVersion": "v1", "kind": "Service", "status": {"a": 1}}}},
+                        {"identifier": {"ordinal": 1, "version": "v1", "kind": "ConfigMap", "name": "c"}, "conditions": []},
+                    ]}}))
+                .unwrap(),
+            )
+        };
+        let envelope =
+            json!({labels::ENVELOPE_KIND: "ResourceEnvelope", labels::ENVELOPE_NAME: "e"});
+        let reported = of_works(&[work(json!({})), work(envelope)]);
+        let told: Vec<_> = reported
+            .iter()
+            .map(|reported| (reported.id.to_string(), reported.status.clone()))
+            .collect();
+        assert_eq!(told, [("Service n/s".to_owned(), json!({"a": 1}))]);
     }
 
     #[test]

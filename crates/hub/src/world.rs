@@ -386,3 +386,48 @@ fn secret_options(queues: &Queues) -> CacheOptions<Secret> {
         ..Default::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use windlass_api::binding::BindingSpec;
+
+    use super::*;
+
+    fn of(placement: Option<&str>) -> Option<Arc<Binding>> {
+        let mut binding = Binding::new("b", BindingSpec::default());
+        let label = |name: &str| (labels::PARENT_PLACEMENT.to_owned(), name.to_owned());
+        binding.labels_mut().extend(placement.map(label));
+        Some(Arc::new(binding))
+    }
+
+    /// What was counts as much as what is (trap T2).
+    #[tokio::test]
+    async fn a_change_is_the_affair_of_who_had_it_and_who_has_it() {
+        for (old, new, expected) in [
+            (None, of(Some("a")), vec!["a"]),
+            (of(Some("a")), of(Some("a")), vec!["a"]),
+            (of(Some("a")), None, vec!["a"]),
+            (of(Some("a")), of(Some("b")), vec!["a", "b"]),
+            (of(Some("a")), of(None), vec!["a"]),
+            (of(None), of(Some("b")), vec!["b"]),
+            (of(None), of(None), vec![]),
+        ] {
+            let queue = Queue::<ObjectKey>::new();
+            let change = Change {
+                key: ObjectKey::cluster("b"),
+                old,
+                new,
+                initial: false,
+            };
+            enqueue_parents(&queue, &change);
+            let mut told = Vec::new();
+            while !queue.is_empty() {
+                let key = queue.next().await.unwrap();
+                queue.done(&key);
+                told.push(key.name);
+            }
+            told.sort();
+            assert_eq!(told, expected);
+        }
+    }
+}

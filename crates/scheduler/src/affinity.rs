@@ -102,6 +102,8 @@ impl<'a> Required<'a> {
 /// The weighted wishes, with what they need to know of the whole fleet.
 pub(crate) struct Preferred<'a> {
     wishes: Vec<Wish<'a>>,
+    /// Those that can't be evaluated, and why.
+    pub(crate) trouble: Vec<String>,
 }
 
 struct Wish<'a> {
@@ -129,12 +131,20 @@ impl<'a> Preferred<'a> {
             })
             .unwrap_or_default();
         // A wish that can't be evaluated is worth nothing on any cluster.
-        Preferred {
-            wishes: wishes
-                .iter()
-                .filter_map(|wish| Wish::new(wish, clusters).ok())
-                .collect(),
+        let mut preferred = Preferred {
+            wishes: Vec::new(),
+            trouble: Vec::new(),
+        };
+        for (index, wish) in wishes.iter().enumerate() {
+            match Wish::new(wish, clusters) {
+                Ok(wish) => preferred.wishes.push(wish),
+                Err(error) => preferred.trouble.push(format!(
+                    "preferred affinity term {} counts for nothing: {error}",
+                    index + 1
+                )),
+            }
         }
+        preferred
     }
 
     /// The sum over all wishes.

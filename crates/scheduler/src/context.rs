@@ -10,7 +10,7 @@ use crate::affinity::Required;
 use crate::eligibility::{self, Ineligible};
 use crate::reason;
 use crate::taint;
-use crate::view::{ClusterView, ExistingBinding, SchedulingView};
+use crate::view::{ClusterView, ExistingBinding, Namespaces, SchedulingView};
 
 /// The view, ready for use.
 pub(crate) struct Context<'a> {
@@ -21,6 +21,7 @@ pub(crate) struct Context<'a> {
     selected: BTreeMap<&'a str, &'a ExistingBinding<'a>>,
     required: Required<'a>,
     tolerations: &'a [Toleration],
+    namespace: Option<&'a str>,
     now: Timestamp,
 }
 
@@ -48,6 +49,7 @@ impl<'a> Context<'a> {
                 .policy
                 .and_then(|p| p.tolerations.as_deref())
                 .unwrap_or_default(),
+            namespace: view.namespace,
             now,
         };
         for binding in view.existing.iter().filter(|b| selects(b)) {
@@ -94,20 +96,51 @@ impl<'a> Context<'a> {
         eligibility::check(cluster, self.now)
     }
 
-    /// Affinity, eligibility, taints: the first that rejects gives the reason. (Topology spread depends
-    /// on what else is picked, and is looked at there.)
+    /// Affinity, eligibility, namespace, taints: the first that rejects gives the reason. (Topology spread
+    /// depends on what else is picked, and is looked at there.)
+    ///
+    /// A trouble pauses only when nothing lasting stands in the way as well.
     pub(crate) fn fit(&self, cluster: &ClusterView<'_>) -> Fit {
         if let Err(why) = self.required.check(cluster) {
             return Fit::Unfit(why);
         }
         let taint = taint::first_untolerated(cluster.taints, self.tolerations);
-        match (self.eligibility(cluster), taint) {
-            (Err(why), None) if why.is_passing() => Fit::Paused(why.to_string()),
-            (Err(why), _) => Fit::Unfit(why.to_string()),
-            (Ok(_), Some(taint)) => Fit::Unfit(reason::taint(taint)),
-            (Ok(until), None) => Fit::Fits(until),
+        let home = self.home(cluster);
+        let lasting = taint.is_some() || home == Home::Absent;
+        match self.eligibility(cluster) {
+            Err(why) if why.is_passing() && !lasting => Fit::Paused(why.to_string()),
+            Err(why) => Fit::Unfit(why.to_string()),
+            Ok(until) => match (home, taint) {
+                (Home::Absent, _) => {
+                    Fit::Unfit(reason::namespace_absent(self.namespace.unwrap_or_default()))
+                }
+                (Home::Unknown, None) => Fit::Paused(reason::NAMESPACES_MISSING.to_owned()),
+                (Home::Unknown, Some(_)) => Fit::Unfit(reason::NAMESPACES_MISSING.to_owned()),
+                (Home::Present, Some(taint)) => Fit::Unfit(reason::taint(taint)),
+                (Home::Present, None) => Fit::Fits(until),
+            },
         }
     }
+
+    /// Whether the cluster has the namespace of a namespaced placement, as far as it tells.
+    fn home(&self, cluster: &ClusterView<'_>) -> Home {
+        let Some(namespace) = self.namespace else {
+            return Home::Present;
+        };
+        match cluster.namespaces {
+            Namespaces::NotCollected => Home::Present,
+            Namespaces::Missing => Home::Unknown,
+            Namespaces::Known(all) if all.contains_key(namespace) => Home::Present,
+            Namespaces::Known(_) => Home::Absent,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Home {
+    Present,
+    Unknown,
+    Absent,
 }
 
 /// Whether a binding holds its cluster selected. An unknown state is taken for selected: undoing what
@@ -116,14 +149,14 @@ fn selects(binding: &ExistingBinding<'_>) -> bool {
     !binding.deleting && binding.state != BindingState::Unscheduled
 }
 
-fn firmness(binding: &ExistingBinding<'_>) -> (bool, bool, (i32, i32)) {
-    let score = binding.score.unwrap_or_default();
+type Firmness = (bool, bool, Option<(Option<i32>, Option<i32>)>);
+
+fn firmness(binding: &ExistingBinding<'_>) -> Firmness {
     (
         binding.current_policy,
         binding.state == BindingState::Bound,
-        (
-            score.topology_spread_score.unwrap_or_default(),
-            score.affinity_score.unwrap_or_default(),
-        ),
+        binding
+            .score
+            .map(|score| (score.topology_spread_score, score.affinity_score)),
     )
 }

@@ -19,6 +19,7 @@ mod affinity;
 mod context;
 pub mod eligibility;
 mod pick_n;
+mod pool;
 mod property;
 pub mod quantity;
 mod reason;
@@ -30,4 +31,7 @@ mod view;
 
 pub use eligibility::{HEARTBEAT_TOLERANCE, UNHEALTHY_TOLERANCE};
 pub use schedule::{MAX_DECISIONS, MAX_UNSELECTED, Schedule, schedule};
-pub use view::{ClusterView, ExistingBinding, Health, Membership, SchedulingView};
+pub use view::{
+    ClusterView, ExistingBinding, Health, Membership, NAMESPACES_COLLECTED, Namespaces,
+    SchedulingView,
+};

@@ -1,6 +1,6 @@
 //! PickN: the best N clusters, in one pass.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use windlass_api::binding::BindingState;
@@ -9,32 +9,11 @@ use windlass_api::snapshot::ClusterDecision;
 use crate::affinity::Preferred;
 use crate::context::{Context, Fit};
 use crate::eligibility::after;
+use crate::pool::{Candidate, Pool, Rank};
 use crate::reason;
 use crate::schedule::{Schedule, outcome};
 use crate::spread::{Signature, Spread};
 use crate::view::ExistingBinding;
-
-/// A cluster that may be picked. The derived order is the order of picking for clusters that spread
-/// alike: the last is the best.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Candidate<'a> {
-    /// Not so for a cluster of an earlier policy with a passing trouble: better than nothing, and worse
-    /// than any other.
-    eligible: bool,
-    /// Sum over the preferred terms.
-    affinity: i32,
-    /// An earlier policy selected it; so staying moves nothing.
-    obsolete: bool,
-    /// Ties go to the larger name, as with the peer. The inverse of trimming.
-    name: &'a str,
-    /// How long it stays eligible if nothing more is heard of it.
-    until: Timestamp,
-    /// Why it isn't eligible.
-    trouble: Option<String>,
-}
-
-/// The candidates by signature, the best of each last.
-type Pool<'a> = BTreeMap<Signature, Vec<Candidate<'a>>>;
 
 /// Keeps what this policy has selected, trims it when N shrank, else fills up with the best.
 ///
@@ -66,15 +45,16 @@ pub(crate) fn pick_n(context: &Context<'_>) -> Schedule {
         spread.add(&signature);
     }
     let taken: BTreeSet<&str> = present.iter().map(|b| b.cluster).collect();
-    let (mut pool, mut filtered) = candidates(context, &spread, &taken);
+    let preferred = Preferred::new(context.policy, &context.clusters);
+    let (candidates, mut filtered) = candidates(context, &spread, &preferred, &taken);
+    let mut pool = Pool::new(candidates, &spread);
     while selected.len() < wanted {
-        let Some((candidate, signature, score)) = take_best(&mut pool, &spread) else {
+        let Some((candidate, score)) = pool.take_best(&mut spread) else {
             break;
         };
-        spread.add(&signature);
         selected.push(reason::picked(
-            candidate.name,
-            reason::score(candidate.affinity, score),
+            candidate.rank.name,
+            reason::score(candidate.rank.affinity, score),
         ));
     }
 
@@ -86,6 +66,7 @@ pub(crate) fn pick_n(context: &Context<'_>) -> Schedule {
     };
     Schedule {
         wake_at,
+        trouble: preferred.trouble,
         ..Schedule::new(selected, unselected, outcome)
     }
 }
@@ -108,10 +89,10 @@ fn trim(present: &mut Vec<&ExistingBinding<'_>>, wanted: usize) {
 fn candidates<'a>(
     context: &Context<'a>,
     spread: &Spread<'a>,
+    preferred: &Preferred<'_>,
     taken: &BTreeSet<&str>,
-) -> (Pool<'a>, Vec<ClusterDecision>) {
-    let preferred = Preferred::new(context.policy, &context.clusters);
-    let mut pool = Pool::new();
+) -> (Vec<(Signature, Candidate<'a>)>, Vec<ClusterDecision>) {
+    let mut candidates = Vec::new();
     let mut filtered = Vec::new();
     for cluster in context.clusters.iter().filter(|c| !taken.contains(c.name)) {
         let obsolete = context.is_obsolete(cluster.name);
@@ -123,48 +104,22 @@ fn candidates<'a>(
                 continue;
             }
         };
-        let candidate = Candidate {
+        let rank = Rank {
             eligible: trouble.is_none(),
             affinity: preferred.score(cluster),
             obsolete,
             name: cluster.name,
-            until,
-            trouble,
         };
-        pool.entry(spread.signature(cluster))
-            .or_default()
-            .push(candidate);
+        candidates.push((
+            spread.signature(cluster),
+            Candidate {
+                rank,
+                until,
+                trouble,
+            },
+        ));
     }
-    for group in pool.values_mut() {
-        group.sort_unstable();
-    }
-    (pool, filtered)
-}
-
-/// Takes the best candidate that breaks no hard constraint. Only the best of each signature is looked
-/// at: within one, the spread scores are equal.
-fn take_best<'a>(
-    pool: &mut Pool<'a>,
-    spread: &Spread<'a>,
-) -> Option<(Candidate<'a>, Signature, i32)> {
-    let (signature, score) = pool
-        .iter()
-        .filter_map(|(signature, group)| {
-            let score = spread.score(signature).ok()?;
-            let best = group.last()?;
-            let rank = (
-                best.eligible,
-                score,
-                best.affinity,
-                best.obsolete,
-                best.name,
-            );
-            Some((rank, signature, score))
-        })
-        .max_by_key(|(rank, ..)| *rank)
-        .map(|(_, signature, score)| (signature.clone(), score))?;
-    let candidate = pool.get_mut(&signature)?.pop()?;
-    Some((candidate, signature, score))
+    (candidates, filtered)
 }
 
 /// The runners-up, best first, and when the first of them stops being one. What breaks a constraint or
@@ -176,17 +131,17 @@ fn leftovers(
 ) -> (Vec<ClusterDecision>, Option<Timestamp>) {
     let mut runners_up = Vec::new();
     let mut wake_at: Option<Timestamp> = None;
-    for (signature, group) in pool {
+    for (signature, group) in pool.rest() {
         let score = spread.score(&signature);
         for candidate in group {
             match (&candidate.trouble, score) {
-                (Some(why), _) => filtered.push(reason::filtered(candidate.name, why)),
+                (Some(why), _) => filtered.push(reason::filtered(candidate.rank.name, why)),
                 (None, Err(constraint)) => filtered.push(reason::filtered(
-                    candidate.name,
+                    candidate.rank.name,
                     &reason::topology(constraint),
                 )),
                 (None, Ok(score)) => {
-                    runners_up.push((score, candidate.affinity, candidate.name));
+                    runners_up.push((score, candidate.rank.affinity, candidate.rank.name));
                     // At the last moment itself it still is one.
                     let end = after(candidate.until, SignedDuration::from_secs(1));
                     wake_at = Some(wake_at.map_or(end, |known| known.min(end)));

@@ -91,6 +91,16 @@ pub(crate) fn not_found(cluster: &str) -> ClusterDecision {
     )
 }
 
+/// The cluster says that it reports its namespaces, and doesn't.
+pub(crate) const NAMESPACES_MISSING: &str =
+    "cluster has not reported which namespaces it has, so that the placement's may be missing";
+
+pub(crate) fn namespace_absent(namespace: &str) -> String {
+    format!(
+        "cluster does not have the placement's namespace {namespace:?}; place the namespace first"
+    )
+}
+
 pub(crate) fn taint(taint: &Taint) -> String {
     let value = taint.value.as_deref().unwrap_or_default();
     format!(

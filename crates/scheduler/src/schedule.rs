@@ -21,8 +21,8 @@ pub const MAX_UNSELECTED: usize = 20;
 pub struct Schedule {
     /// Every cluster that the placement is to be on, by name. Complete: bindings follow from it.
     pub selected: Vec<ClusterDecision>,
-    /// Why others weren't selected: first the runners-up, best first, then those that a filter rejects,
-    /// by name. At most [`MAX_UNSELECTED`], and none beyond [`MAX_DECISIONS`] in total.
+    /// Why each other cluster wasn't selected: first the runners-up, best first, then those that a filter
+    /// rejects, by name. Complete; the objects show a part ([`Self::shown`]).
     pub unselected: Vec<ClusterDecision>,
     /// Whether there are as many clusters as the policy asks for. Always so for PickAll.
     pub fulfilled: bool,
@@ -31,24 +31,33 @@ pub struct Schedule {
     /// When the reasons may change without anything being heard: the end of a tolerance of a runner-up.
     /// Selected clusters stay selected, so that the time never changes the selection itself.
     pub wake_at: Option<Timestamp>,
+    /// Wishes of the policy that can't be evaluated, and so count for nothing.
+    pub trouble: Vec<String>,
 }
 
 impl Schedule {
+    /// The clusters not selected that the objects tell of: the first [`MAX_UNSELECTED`], and none beyond
+    /// [`MAX_DECISIONS`] in total.
+    #[must_use]
+    pub fn shown(&self) -> &[ClusterDecision] {
+        let room = MAX_UNSELECTED.min(MAX_DECISIONS.saturating_sub(self.selected.len()));
+        self.unselected.get(..room).unwrap_or(&self.unselected)
+    }
+
     /// The decisions for the policy snapshot's status: selected ones first, at most [`MAX_DECISIONS`].
     #[must_use]
     pub fn decisions(&self) -> Vec<ClusterDecision> {
-        let all = self.selected.iter().chain(&self.unselected);
+        let all = self.selected.iter().chain(self.shown());
         all.take(MAX_DECISIONS).cloned().collect()
     }
 
-    /// Sorts and cuts.
+    /// Sorts those selected.
     pub(crate) fn new(
         mut selected: Vec<ClusterDecision>,
-        mut unselected: Vec<ClusterDecision>,
+        unselected: Vec<ClusterDecision>,
         outcome: (bool, String),
     ) -> Self {
         selected.sort_by(|a, b| a.cluster_name.cmp(&b.cluster_name));
-        unselected.truncate(MAX_UNSELECTED.min(MAX_DECISIONS.saturating_sub(selected.len())));
         let (fulfilled, message) = outcome;
         Schedule {
             selected,
@@ -56,6 +65,7 @@ impl Schedule {
             fulfilled,
             message,
             wake_at: None,
+            trouble: Vec::new(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Topology spread: keeping the clusters of a placement even over the values of a label (hub §1.7.4).
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use windlass_api::placement::{TopologySpreadConstraint, UnsatisfiableConstraintAction};
 
@@ -24,11 +25,12 @@ struct Constraint<'a> {
     hard: bool,
     domains: BTreeMap<&'a str, usize>,
     counts: Vec<i32>,
-    extremes: Extremes,
+    /// How many domains have each count.
+    tally: BTreeMap<i32, usize>,
 }
 
 /// The counts that the skew depends on. With a single domain, `second` is `None`.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Extremes {
     smallest: i32,
     second: Option<i32>,
@@ -62,11 +64,24 @@ impl<'a> Spread<'a> {
     /// Counts a cluster as picked.
     pub(crate) fn add(&mut self, signature: &Signature) {
         for (constraint, domain) in self.constraints.iter_mut().zip(signature) {
-            if let Some(count) = domain.and_then(|d| constraint.counts.get_mut(d)) {
-                *count = count.saturating_add(1);
-                constraint.extremes = Extremes::of(&constraint.counts);
+            if let Some(domain) = *domain {
+                constraint.add(domain);
             }
         }
+    }
+
+    /// How many domains each constraint has.
+    pub(crate) fn sizes(&self) -> Vec<usize> {
+        self.constraints.iter().map(|c| c.counts.len()).collect()
+    }
+
+    /// What a domain of the constraint with this number holds.
+    pub(crate) fn count(&self, constraint: usize, domain: usize) -> i32 {
+        self.constraints
+            .get(constraint)
+            .and_then(|c| c.counts.get(domain))
+            .copied()
+            .unwrap_or_default()
     }
 
     /// The score of one more cluster with this signature.
@@ -80,7 +95,7 @@ impl<'a> Spread<'a> {
             let Some(count) = domain.and_then(|d| constraint.counts.get(d)) else {
                 continue;
             };
-            let (change, skew) = constraint.extremes.after_adding_to(*count);
+            let (change, skew) = constraint.extremes().after_adding_to(*count);
             score = score.saturating_add(match (skew > constraint.max_skew, constraint.hard) {
                 (true, true) => return Err(constraint.spec),
                 (true, false) => VIOLATION,
@@ -100,7 +115,6 @@ impl<'a> Constraint<'a> {
                 domains.entry(value.as_str()).or_insert(next);
             }
         }
-        let counts = vec![0; domains.len()];
         Constraint {
             spec,
             max_skew: spec.max_skew.unwrap_or(1),
@@ -108,32 +122,39 @@ impl<'a> Constraint<'a> {
                 .when_unsatisfiable
                 .unwrap_or(UnsatisfiableConstraintAction::DoNotSchedule)
                 == UnsatisfiableConstraintAction::DoNotSchedule,
-            extremes: Extremes::of(&counts),
+            counts: vec![0; domains.len()],
+            tally: BTreeMap::from([(0, domains.len())]),
             domains,
-            counts,
+        }
+    }
+
+    fn add(&mut self, domain: usize) {
+        let Some(count) = self.counts.get_mut(domain) else {
+            return;
+        };
+        if let Entry::Occupied(mut same) = self.tally.entry(*count) {
+            *same.get_mut() -= 1;
+            if *same.get() == 0 {
+                same.remove();
+            }
+        }
+        *count = count.saturating_add(1);
+        *self.tally.entry(*count).or_default() += 1;
+    }
+
+    fn extremes(&self) -> Extremes {
+        let mut ascending = self.tally.iter();
+        let (smallest, shared) = ascending.next().map_or((0, false), |(c, n)| (*c, *n > 1));
+        let next = ascending.next().map(|(count, _)| *count);
+        Extremes {
+            smallest,
+            second: if shared { Some(smallest) } else { next },
+            largest: self.tally.last_key_value().map_or(0, |(count, _)| *count),
         }
     }
 }
 
 impl Extremes {
-    fn of(counts: &[i32]) -> Self {
-        let mut extremes = Extremes {
-            smallest: i32::MAX,
-            second: None,
-            largest: 0,
-        };
-        for (index, &count) in counts.iter().enumerate() {
-            extremes.largest = extremes.largest.max(count);
-            if count < extremes.smallest {
-                extremes.second = (index > 0).then_some(extremes.smallest);
-                extremes.smallest = count;
-            } else {
-                extremes.second = Some(extremes.second.map_or(count, |s| s.min(count)));
-            }
-        }
-        extremes
-    }
-
     /// How one more cluster in a domain of `count` changes the skew, and the skew after it.
     ///
     /// | Case | change | skew |

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use windlass_api::binding::BindingState;
 use windlass_api::conditions::Status;
-use windlass_api::member::{AgentStatus, MemberCluster, PropertyValue, ResourceUsage, Taint};
+use windlass_api::member::{
+    AgentStatus, MemberCluster, MemberClusterStatus, PropertyValue, ResourceUsage, Taint,
+};
 use windlass_api::placement::PlacementPolicy;
 use windlass_api::snapshot::ClusterScore;
 
@@ -14,6 +16,8 @@ use windlass_api::snapshot::ClusterScore;
 pub struct SchedulingView<'a> {
     /// The placement's policy, with PickN's number; `None` means PickAll.
     pub policy: Option<&'a PlacementPolicy>,
+    /// The placement's namespace, when it has one: a cluster that reports its namespaces has to have it.
+    pub namespace: Option<&'a str>,
     /// Every member cluster of the hub, in any order.
     pub clusters: &'a [ClusterView<'a>],
     /// Every binding of the placement, in any order.
@@ -35,8 +39,21 @@ pub struct ClusterView<'a> {
     pub properties: &'a BTreeMap<String, PropertyValue>,
     /// Its capacity and use (`status.resourceUsage`).
     pub usage: Option<&'a ResourceUsage>,
+    /// The namespaces that it has.
+    pub namespaces: Namespaces<'a>,
     /// Whether it takes part in the fleet right now.
     pub membership: Membership,
+}
+
+/// What is known of a cluster's namespaces (hub §1.7.4, NamespaceAffinity).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Namespaces<'a> {
+    /// The cluster doesn't report them: no reason to keep anything away.
+    NotCollected,
+    /// It says that it does, but hasn't yet.
+    Missing,
+    /// Their names, with whom they belong to.
+    Known(&'a BTreeMap<String, String>),
 }
 
 /// What decides whether new placements may go to a cluster (API §8.1).
@@ -81,6 +98,9 @@ pub struct ExistingBinding<'a> {
 
 const NO_LABELS: &BTreeMap<String, String> = &BTreeMap::new();
 const NO_PROPERTIES: &BTreeMap<String, PropertyValue> = &BTreeMap::new();
+/// Type of the condition of a cluster that reports its namespaces, whatever its status: False means that
+/// there are more than it reports.
+pub const NAMESPACES_COLLECTED: &str = "NamespaceCollectionSucceeded";
 /// Type of the agent entry that eligibility is judged by.
 const MEMBER_AGENT: &str = "MemberAgent";
 
@@ -98,12 +118,28 @@ impl<'a> ClusterView<'a> {
                 .and_then(|s| s.properties.as_ref())
                 .unwrap_or(NO_PROPERTIES),
             usage: status.and_then(|s| s.resource_usage.as_ref()),
+            namespaces: status.map_or(Namespaces::NotCollected, Namespaces::of),
             membership: status
                 .and_then(|s| s.agent_status.as_ref())
                 .and_then(|agents| agents.iter().find(|agent| agent.type_ == MEMBER_AGENT))
                 .map(Membership::of)
                 .unwrap_or_default(),
         }
+    }
+}
+
+impl<'a> Namespaces<'a> {
+    /// Reads the status of a MemberCluster.
+    #[must_use]
+    pub fn of(status: &'a MemberClusterStatus) -> Self {
+        let conditions = status.conditions.as_deref().unwrap_or_default();
+        if !conditions.iter().any(|c| c.type_ == NAMESPACES_COLLECTED) {
+            return Self::NotCollected;
+        }
+        status
+            .namespaces
+            .as_ref()
+            .map_or(Self::Missing, Self::Known)
     }
 }
 

@@ -349,3 +349,118 @@ fn preferred_terms_add_up() {
     let terms = json!([{"weight": 100, "preference": sorter("Descending")}]);
     assert_eq!(scores(&terms, &same), [0, 0]);
 }
+
+/// What a cluster tells of its namespaces, an earlier selection of it; what stands in the way.
+type NamespaceRow<'a> = (Option<Option<&'a [&'a str]>>, bool, Option<&'a str>);
+
+#[test]
+fn a_namespaced_placement_goes_where_its_namespace_is() {
+    let absent = "ClusterUnschedulable, cluster does not have the placement's namespace \"team\"; place the namespace first";
+    let unknown = "ClusterUnschedulable, cluster has not reported which namespaces it has, so that the placement's may be missing";
+    let rows: [NamespaceRow<'_>; 7] = [
+        // Not reported at all: nothing is known against it.
+        (None, false, None),
+        (Some(Some(&["team", "kube-system"])), false, None),
+        (Some(Some(&["kube-system"])), false, Some(absent)),
+        (Some(Some(&[])), false, Some(absent)),
+        (Some(None), false, Some(unknown)),
+        // What an earlier policy put there stays through a passing trouble, not without the namespace.
+        (Some(None), true, None),
+        (Some(Some(&[])), true, Some(absent)),
+    ];
+    for (namespaces, earlier, expected) in rows {
+        let mut subject = cluster("a");
+        subject.namespaces = namespaces.map(|known| {
+            known.map(|names| {
+                names
+                    .iter()
+                    .map(|n| ((*n).to_owned(), String::new()))
+                    .collect()
+            })
+        });
+        let existing = if earlier {
+            vec![common::obsolete("a")]
+        } else {
+            Vec::new()
+        };
+        for kind in ["PickAll", "PickN"] {
+            let policy = policy(json!({"placementType": kind, "numberOfClusters": 1}));
+            let views = [subject.view()];
+            let view = |namespace| windlass_scheduler::SchedulingView {
+                policy: Some(&policy),
+                namespace,
+                clusters: &views,
+                existing: &existing,
+            };
+            let result = windlass_scheduler::schedule(&view(Some("team")), NOW);
+            let reason = result.unselected.first().map(|d| d.reason.as_str());
+            assert_eq!(reason, expected, "{kind} {namespaces:?}");
+            // A cluster-scoped placement asks for no namespace.
+            let result = windlass_scheduler::schedule(&view(None), NOW);
+            assert_eq!(names(&result.selected), ["a"]);
+        }
+        // PickFixed asks for existence and eligibility alone.
+        let fixed = policy(json!({"placementType": "PickFixed", "clusterNames": ["a"]}));
+        let view = windlass_scheduler::SchedulingView {
+            policy: Some(&fixed),
+            namespace: Some("team"),
+            clusters: &[subject.view()],
+            existing: &[],
+        };
+        assert!(windlass_scheduler::schedule(&view, NOW).fulfilled);
+    }
+}
+
+#[test]
+fn the_first_trouble_in_the_order_of_the_filters_is_named() {
+    let mut subject = cluster("a").silent().taint("k", "v");
+    subject.namespaces = Some(Some(std::collections::BTreeMap::new()));
+    let mut rows = Vec::new();
+    let mut reason = |subject: &common::Cluster, terms: &Value| {
+        let policy = policy(
+            json!({"placementType": "PickAll", "affinity": {"clusterAffinity":
+            {"requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": terms}}}}),
+        );
+        let view = windlass_scheduler::SchedulingView {
+            policy: Some(&policy),
+            namespace: Some("team"),
+            clusters: &[subject.view()],
+            existing: &[],
+        };
+        rows.push(
+            windlass_scheduler::schedule(&view, NOW).unselected[0]
+                .reason
+                .clone(),
+        );
+    };
+    reason(
+        &subject,
+        &json!([{"labelSelector": {"matchLabels": {"env": "prod"}}}]),
+    );
+    reason(&subject, &json!([]));
+    subject.membership = cluster("a").membership;
+    reason(&subject, &json!([]));
+    subject.namespaces = None;
+    reason(&subject, &json!([]));
+    let words = ["affinity term", "heartbeat", "namespace", "taint"];
+    for (reason, word) in rows.iter().zip(words) {
+        assert!(reason.contains(word), "{reason} should be about {word}");
+    }
+}
+
+#[test]
+fn a_wish_that_cannot_be_evaluated_is_told() {
+    let policy = policy(json!({"placementType": "PickN", "numberOfClusters": 1,
+        "affinity": {"clusterAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 1, "preference": {}},
+            {"weight": 9, "preference": {"propertySorter":
+                {"name": "resources.kubernetes-fleet.io/cpu", "sortOrder": "Ascending"}}}]}}}));
+    let result = run(&policy, &[cluster("a")], &[]);
+    assert_eq!(names(&result.selected), ["a"]);
+    assert_eq!(result.trouble.len(), 1);
+    let text = &result.trouble[0];
+    assert!(
+        text.starts_with("preferred affinity term 2 counts for nothing: property name"),
+        "{text}"
+    );
+}

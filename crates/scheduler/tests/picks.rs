@@ -257,11 +257,14 @@ fn decisions_stay_within_the_schema() {
             .collect::<Vec<_>>()
     };
     let result = run(&pick_n(3), &number(40), &[]);
-    assert_eq!(result.unselected.len(), MAX_UNSELECTED);
+    assert_eq!(
+        (result.unselected.len(), result.shown().len()),
+        (37, MAX_UNSELECTED)
+    );
     let result = run(&pick_n(990), &number(1500), &[]);
-    assert_eq!((result.selected.len(), result.unselected.len()), (990, 10));
+    assert_eq!((result.selected.len(), result.shown().len()), (990, 10));
     let result = run(&pick_n(1200), &number(1500), &[]);
-    assert_eq!((result.selected.len(), result.unselected.len()), (1200, 0));
+    assert_eq!((result.selected.len(), result.shown().len()), (1200, 0));
     assert_eq!(result.decisions().len(), MAX_DECISIONS);
 }
 
@@ -395,4 +398,20 @@ fn a_thousand_clusters_over_three_constraints() {
         json!([{"topologyKey": "zone"}, {"topologyKey": "rack"}, {"topologyKey": "host"}]);
     let result = run(&spread(1000, &constraints), &fleet, &[]);
     assert_eq!(result.selected.len(), 1000);
+}
+
+#[test]
+fn spread_with_no_valid_cluster_names_the_reasons() {
+    let zone = json!([{"topologyKey": "zone"}, {"topologyKey": "nowhere"}]);
+    let fleet = [zoned("a", "a").silent(), zoned("b", "b").taint("k", "v")];
+    let result = run(&spread(3, &zone), &fleet, &[]);
+    assert!(result.selected.is_empty() && !result.fulfilled);
+    assert_eq!(names(&result.unselected), ["a", "b"]);
+    assert!(
+        result.message.ends_with("found 0 of 3 cluster(s)"),
+        "{}",
+        result.message
+    );
+    let empty = run(&spread(3, &zone), &[], &[]);
+    assert!(empty.selected.is_empty() && empty.unselected.is_empty() && !empty.fulfilled);
 }

@@ -128,7 +128,7 @@ fn adopt(decision: &ClusterDecision) -> ExistingBinding<'_> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn order_does_not_matter(
@@ -222,5 +222,65 @@ proptest! {
             let feasible = run(&everything, &fleet, &existing).selected.len();
             prop_assert_eq!(result.selected.len(), wanted.min(feasible));
         }
+    }
+
+    #[test]
+    fn scaling_keeps_what_runs(
+        fleet in any_fleet(),
+        policy in policy_of(1..2),
+        existing in any_bindings(),
+        number in 0..12_i32,
+    ) {
+        let before = run(&policy, &fleet, &existing);
+        let adopted: Vec<_> = before.selected.iter().map(adopt).collect();
+        let scaled = PlacementPolicy { number_of_clusters: Some(number), ..policy };
+        let after = run(&scaled, &fleet, &adopted);
+        let (old, new) = (names(&before.selected), names(&after.selected));
+        let wanted = usize::try_from(number).unwrap_or(0);
+        prop_assert!(new.len() <= wanted);
+        if wanted >= old.len() {
+            prop_assert!(old.iter().all(|name| new.contains(name)), "scaling up moved {old:?} to {new:?}");
+        } else {
+            prop_assert_eq!(new.len(), wanted);
+            prop_assert!(new.iter().all(|name| old.contains(name)), "scaling down moved {old:?} to {new:?}");
+        }
+    }
+
+    #[test]
+    fn every_cluster_has_one_decision(
+        fleet in any_fleet(),
+        policy in policy_of(0..2),
+        existing in any_bindings(),
+    ) {
+        let result = run(&policy, &fleet, &existing);
+        let mut decided = names(&result.selected);
+        decided.extend(names(&result.unselected));
+        decided.sort_unstable();
+        let all: Vec<_> = fleet.iter().map(|c| c.name.as_str()).collect();
+        prop_assert_eq!(decided, all);
+    }
+
+    #[test]
+    fn twin_bindings_in_any_order(
+        states in vec((any::<bool>(), any::<bool>(), option::of((0..3_i32, 0..3_i32))), 1..5),
+        number in 0..3_i32,
+    ) {
+        let twins: Vec<_> = states
+            .iter()
+            .map(|(held, current_policy, score)| ExistingBinding {
+                cluster: "a",
+                state: if *held { BindingState::Bound } else { BindingState::Scheduled },
+                deleting: false,
+                current_policy: *current_policy,
+                score: score.map(|(affinity, spread)| windlass_api::snapshot::ClusterScore {
+                    affinity_score: Some(affinity),
+                    topology_spread_score: Some(spread),
+                }),
+            })
+            .collect();
+        let policy = common::policy(json!({"placementType": "PickN", "numberOfClusters": number}));
+        let fleet = [cluster("a"), cluster("b")];
+        let reversed: Vec<_> = twins.iter().rev().cloned().collect();
+        prop_assert_eq!(run(&policy, &fleet, &twins), run(&policy, &fleet, &reversed));
     }
 }

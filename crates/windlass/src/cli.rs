@@ -47,14 +47,20 @@ pub fn kubectls() -> PathBuf {
 /// A writer on the hub, once that is known to be one.
 pub async fn hub(path: &Path, field_manager: &'static str) -> Result<Writer, Failure> {
     let client = client(read_kubeconfig(path)?).await?;
+    require_hub(&client, path).await?;
+    Ok(Writer::new(client, field_manager))
+}
+
+/// Fails, in words for a person, when a client does not lead to a hub.
+pub async fn require_hub(client: &Client, path: &Path) -> Result<(), Failure> {
     for (kind, answer) in [
         (
             "MemberCluster",
-            lists::<windlass_api::member::MemberCluster>(&client).await,
+            lists::<windlass_api::member::MemberCluster>(client).await,
         ),
         (
             "ClusterResourcePlacement",
-            lists::<windlass_api::placement::ClusterResourcePlacement>(&client).await,
+            lists::<windlass_api::placement::ClusterResourcePlacement>(client).await,
         ),
     ] {
         match answer {
@@ -70,7 +76,7 @@ pub async fn hub(path: &Path, field_manager: &'static str) -> Result<Writer, Fai
             Err(error) => return Err(words("asking the hub", &error)),
         }
     }
-    Ok(Writer::new(client, field_manager))
+    Ok(())
 }
 
 async fn lists<K>(client: &Client) -> Result<(), ApiError>

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use windlass_cluster::Rate;
-use windlass_hub::{ApiFilter, Confinement, ExternalUnset, HubOptions};
+use windlass_hub::{ExternalUnset, HubOptions};
 
 use crate::cli::{self, Failure};
 use crate::election;
 use crate::log::{self, LogFormat};
 use crate::peer_flags::WithoutEffect;
+use crate::placeable::Placeable;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -59,47 +60,8 @@ pub struct Args {
     #[arg(long, env = "WINDLASS_MAX_CONCURRENT_CLUSTER_PLACEMENT", default_value_t = 100,
         value_parser = clap::value_parser!(u32).range(1..=10_000))]
     max_concurrent_cluster_placement: u32,
-    /// Kinds that are not placed, beside those that never are: group, group/version, group/version/Kind,Kind
-    /// or v1/Kind, separated by semicolons.
-    #[arg(
-        long,
-        env = "WINDLASS_SKIPPED_PROPAGATING_APIS",
-        default_value = "",
-        hide_default_value = true,
-        conflicts_with = "allowed_propagating_apis"
-    )]
-    skipped_propagating_apis: String,
-    /// The only kinds that are placed, written the same way.
-    #[arg(
-        long,
-        env = "WINDLASS_ALLOWED_PROPAGATING_APIS",
-        default_value = "",
-        hide_default_value = true
-    )]
-    allowed_propagating_apis: String,
-    /// Namespaces that are not placed, beside the reserved ones, separated by commas or semicolons.
-    #[arg(
-        long,
-        env = "WINDLASS_SKIPPED_PROPAGATING_NAMESPACES",
-        default_value = "",
-        hide_default_value = true
-    )]
-    skipped_propagating_namespaces: String,
-    /// What ResourcePlacements and namespaced overrides may do beside what they always may: rbac (place Roles
-    /// and RoleBindings, change who has which rights), pod-security (change what Pods may do on their node),
-    /// separated by commas.
-    #[arg(
-        long,
-        env = "WINDLASS_ALLOWED_IN_NAMESPACED_PLACEMENTS",
-        default_value = "",
-        hide_default_value = true
-    )]
-    allowed_in_namespaced_placements: String,
-    /// The hub's cluster runs workloads of its own: its PersistentVolumeClaims are then not placed.
-    #[arg(long, alias = "enable-custom-workload", env = "WINDLASS_ENABLE_WORKLOAD", default_value = "false",
-        action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true",
-        value_parser = cli::yes)]
-    enable_workload: bool,
+    #[command(flatten)]
+    placeable: Placeable,
     #[command(flatten)]
     election: election::Election,
     /// Form of the log.
@@ -152,14 +114,6 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let rate = rate
         .transpose()
         .map_err(|error| format!("--hub-api-qps, --hub-api-burst: {error}"))?;
-    let filter = ApiFilter::new(
-        &args.skipped_propagating_apis,
-        &args.allowed_propagating_apis,
-    )
-    .map_err(windlass_hub::HubError::from)?
-    .reserving(&args.skipped_propagating_namespaces)
-    .with_hub_workloads(args.enable_workload)
-    .confining(Confinement::new(&args.allowed_in_namespaced_placements)?);
     let options = HubOptions {
         leader_election: args.election.timing()?,
         kubeconfig: args.kubeconfig,
@@ -175,7 +129,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         },
         member_unhealthy_threshold: args.cluster_unhealthy_threshold,
         force_delete_wait: args.force_delete_wait_time,
-        filter,
+        filter: args.placeable.filter()?,
     };
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

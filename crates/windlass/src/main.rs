@@ -10,7 +10,10 @@ mod leave;
 mod log;
 mod migrate;
 mod peer_flags;
+mod placeable;
+mod plan;
 mod status;
+mod table;
 
 use std::process::ExitCode;
 
@@ -36,6 +39,8 @@ enum Command {
     Leave(leave::Args),
     /// Change who delivers to a cluster, the hub or an agent; nothing on it is deleted.
     Migrate(migrate::Args),
+    /// Say what a new or changed placement would do, and do nothing.
+    Plan(plan::Args),
     /// Show placements, or how one fares on each cluster.
     Status(status::Args),
 }
@@ -60,6 +65,7 @@ fn main() -> ExitCode {
             Command::Join(args) => join::run(args).await,
             Command::Leave(args) => leave::run(args).await,
             Command::Migrate(args) => migrate::run(args).await,
+            Command::Plan(args) => plan::run(args).await,
             Command::Status(args) => status::run(args).await,
         }
     });

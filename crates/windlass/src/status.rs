@@ -18,6 +18,7 @@ use windlass_cluster::{ApiError, ObjectKey, clock};
 use windlass_hub::scoped::api_in;
 
 use crate::cli::{self, Failure, words};
+use crate::table::{cells, line, table};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -319,43 +320,6 @@ fn age(shown: Option<&Condition>, now: Timestamp) -> String {
         7200..172_800 => format!("{}h", seconds / 3600),
         _ => format!("{}d", seconds / 86_400),
     }
-}
-
-/// Text that keeps to its line, and does nothing to a terminal.
-fn line(text: &str) -> String {
-    text.split(|c: char| c.is_control())
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ")
-}
-
-fn cells<const N: usize>(texts: [&str; N]) -> Vec<String> {
-    texts.into_iter().map(str::to_owned).collect()
-}
-
-/// Columns as wide as what is in them, three spaces apart.
-fn table(rows: &[Vec<String>]) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        rows.iter()
-            .filter_map(|row| row.get(column))
-            .map(|cell: &String| cell.chars().count())
-            .max()
-    };
-    let widths: Vec<usize> = (0..columns)
-        .map(|column| width(column).unwrap_or(0))
-        .collect();
-    let mut text = String::new();
-    for row in rows {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:width$}"))
-            .collect();
-        text.push_str(cells.join("   ").trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 #[cfg(test)]

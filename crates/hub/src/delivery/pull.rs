@@ -18,6 +18,7 @@ use crate::contents::Content;
 use crate::pull::deliver::{Delivered, Removing};
 use crate::pull::plan::{Group, Wish};
 use crate::pull::read::Reading;
+use crate::report_back;
 use crate::worker::Next;
 
 impl Delivery {
@@ -30,7 +31,8 @@ impl Delivery {
         digest: Digest,
     ) -> Result<Next, ApiError> {
         let cluster = &binding.spec.target_cluster;
-        let wish = wish(binding, content, manifests);
+        let mut wish = wish(binding, content, manifests);
+        wish.report_back = self.report_back_strategy(&content.placement);
         let report_diff = wish
             .strategy
             .as_ref()
@@ -43,11 +45,27 @@ impl Delivery {
             Ok(Delivered::NotPrepared) => Ok(Next::Event),
             Ok(Delivered::Waits(moment)) => Ok(Next::After(moment)),
             Ok(Delivered::Told(reading)) => {
+                let copied = if self.is_mirrored(&content.placement) {
+                    let works = self.pull.caches().works_of(cluster, &content.placement);
+                    let statuses = report_back::of_works(&works);
+                    Some(
+                        self.report_back
+                            .copy(&key, &content.placement, statuses)
+                            .await,
+                    )
+                } else {
+                    None
+                };
                 self.write_status(binding, Some((digest, content)), |report| {
                     report.reading(reading);
+                    report.reported_back(copied.as_ref());
                 })
                 .await?;
-                Ok(Next::Event)
+                match copied {
+                    Some(Err(error)) => Ok(Next::Backoff(error.retry_after())),
+                    Some(Ok((_, Some(again)))) => Ok(Next::After(again)),
+                    Some(Ok((_, None))) | None => Ok(Next::Event),
+                }
             }
             Err(error @ ApiError::Rejected(_)) => {
                 let message = format!("writing the Works failed: {}", error.message());
@@ -123,6 +141,7 @@ fn wish(binding: &Binding, content: &Content, manifests: &[Arc<Manifest>]) -> Wi
         overrides_hash: hash(&json!(spec.resource_override_snapshots)),
         cluster_overrides_hash: hash(&json!(spec.cluster_resource_override_snapshots)),
         strategy: spec.apply_strategy.clone(),
+        report_back: None,
         groups: groups(manifests),
     }
 }

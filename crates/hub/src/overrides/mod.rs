@@ -30,7 +30,7 @@ use windlass_api::overrides::{
 use windlass_api::scoped::{Binding, Placement};
 use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey};
 
-use self::kind::Kind;
+use self::kind::{Kind, Object};
 pub use self::version::Version;
 use crate::scoped::ScopedCache;
 use crate::world::{BY_OVERRIDE, Queues, enqueue};
@@ -85,6 +85,24 @@ impl Overrides {
         }
     }
 
+    /// Starts the watches for somebody who only looks.
+    #[must_use]
+    pub fn look(client: &Client) -> Self {
+        let all = watcher::Config::default;
+        let api = || client.clone();
+        Self {
+            of_cluster: Cache::start("overrides", Api::all(api()), all(), CacheOptions::default()),
+            of_namespace: Cache::start(
+                "overrides",
+                Api::all(api()),
+                all(),
+                CacheOptions::default(),
+            ),
+            cluster_snapshots: Cache::start("overrides", Api::all(api()), all(), by_parent()),
+            snapshots: Cache::start("overrides", Api::all(api()), all(), by_parent()),
+        }
+    }
+
     /// Waits until every watch has delivered its first list.
     pub async fn wait_synced(&self) {
         futures::join!(
@@ -126,12 +144,7 @@ impl Overrides {
     }
 }
 
-fn unsynced<K: kube::Resource<DynamicType = ()>>(
-    cache: &Cache<K>,
-) -> Option<(String, Option<String>)>
-where
-    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + Sync + 'static,
-{
+fn unsynced<K: Object>(cache: &Cache<K>) -> Option<(String, Option<String>)> {
     (!cache.is_synced()).then(|| (K::plural(&()).into_owned(), cache.last_error()))
 }
 
@@ -166,6 +179,16 @@ fn parent_of<K: kube::Resource>(snapshot: &K) -> Option<ObjectKey> {
     let name = snapshot.labels().get(labels::PARENT_OVERRIDE)?;
     let namespace = snapshot.meta().namespace.as_deref().unwrap_or_default();
     Some(ObjectKey::namespaced(namespace, name))
+}
+
+fn by_parent<K: Resource + 'static>() -> CacheOptions<K> {
+    CacheOptions {
+        indexes: vec![Index {
+            name: BY_PARENT,
+            values: |object| parent_of(object).iter().map(ObjectKey::to_string).collect(),
+        }],
+        ..Default::default()
+    }
 }
 
 fn override_options<K: Kind>(
@@ -204,10 +227,6 @@ fn snapshot_options<K: Kind>(
 ) -> CacheOptions<K::Snapshot> {
     let (queues, placements, bindings) = (queues.clone(), placements.clone(), bindings.clone());
     CacheOptions {
-        indexes: vec![Index {
-            name: BY_PARENT,
-            values: |object| parent_of(object).iter().map(ObjectKey::to_string).collect(),
-        }],
         on_change: Arc::new(move |change: &Change<K::Snapshot>| {
             let (old, new) = (change.old.as_deref(), change.new.as_deref());
             for parent in [old, new].into_iter().flatten().filter_map(parent_of) {
@@ -231,7 +250,7 @@ fn snapshot_options<K: Kind>(
                 change.initial,
             );
         }),
-        ..Default::default()
+        ..by_parent()
     }
 }
 

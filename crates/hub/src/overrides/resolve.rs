@@ -127,6 +127,15 @@ impl Resolved {
         lists
     }
 
+    /// The versions that a binding names, in order; in the place of one that is not known, its key.
+    #[must_use]
+    pub fn versions(&self, spec: &BindingSpec) -> Vec<Result<Version, ObjectKey>> {
+        named_by(spec)
+            .into_iter()
+            .map(|key| self.known.get(&key).cloned().ok_or(key))
+            .collect()
+    }
+
     /// What the overrides that a binding names do on its cluster, for its digest.
     #[must_use]
     pub fn effects(&self, spec: &BindingSpec) -> BTreeMap<String, String> {
@@ -136,10 +145,7 @@ impl Resolved {
         };
         let none = BTreeMap::new();
         let labels = self.clusters.get(&spec.target_cluster).unwrap_or(&none);
-        let found: Vec<_> = named
-            .iter()
-            .map(|key| self.known.get(key).cloned().ok_or_else(|| key.clone()))
-            .collect();
+        let found = self.versions(spec);
         effects_of(placement, &found, &spec.target_cluster, labels)
     }
 }

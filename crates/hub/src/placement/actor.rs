@@ -15,15 +15,16 @@ use windlass_api::scoped::{Placement, PolicySnapshot};
 use windlass_api::snapshot::PolicySnapshotStatus;
 use windlass_cluster::clock::{self, Instant};
 use windlass_cluster::{ApiError, ObjectKey, Writer};
-use windlass_scheduler::{ClusterView, ExistingBinding, Schedule, SchedulingView, schedule};
+use windlass_scheduler::Schedule;
 use windlass_status::conditions::NewCondition;
 
 use super::accessible::trouble;
-use super::bindings::{self, BindingInputs, BindingPlan};
+use super::bindings::BindingPlan;
 use super::gathering::Gathering;
-use super::policy::{self, PolicyInputs};
+use super::plan::{self, PlacementPlan, PlacementView};
+use super::policy::PolicyPlan;
 use super::report::{notes, verdict};
-use super::snapshots::{self, Groups, LatestSnapshot, SnapshotInputs};
+use super::snapshots::{self, Groups, LatestSnapshot};
 use crate::contents::{Contents, identifier};
 use crate::members::Members;
 use crate::overrides::resolve::Resolved;
@@ -35,8 +36,6 @@ use crate::world::{BY_PLACEMENT, World};
 
 /// Binding writes of one placement in flight at once.
 const PARALLEL: usize = 16;
-/// Snapshots kept when the placement does not say.
-const DEFAULT_HISTORY: i32 = 10;
 /// How soon what the API server has refused is tried again, at least; a change is tried at once.
 const REFUSED_AGAIN: Duration = Duration::from_secs(30);
 
@@ -209,32 +208,54 @@ impl Actor {
 
     async fn place(&self, placement: &Placement, selection: &Selection) -> Result<Next, ApiError> {
         let key = ObjectKey::of(placement);
-        let limit = usize::try_from(
-            placement
-                .spec
-                .revision_history_limit
-                .unwrap_or(DEFAULT_HISTORY),
-        )
-        .unwrap_or(1);
-        let (latest, wait, refused) = match self.snapshot(placement, selection, limit).await? {
-            Snapshotted::Latest(latest) => (latest, None, None),
-            Snapshotted::Later(wait, latest) => (latest, Some(wait), None),
-            Snapshotted::Refused(why, latest) => (latest, Some(REFUSED_AGAIN), Some(why)),
-        };
         let now = clock::now();
-        let groups = self.world.groups_of(&key);
         let unreachable = self.members.unreachable();
-        let policy = self.policy(placement, limit).await?;
-        let overrides = self
-            .overrides(&key, selection, wait.map(|_| latest.name.as_str()))
+        let groups = self.world.groups_of(&key);
+        let mut stands = groups.latest().and_then(|(_, group)| group.name());
+        let hash = selection.hash.to_string();
+        let changed = groups.latest().and_then(|(_, group)| group.hash()) != Some(&hash);
+        // Only a snapshot that is wanted waits.
+        let mut wait = self.pause(&key).filter(|_| changed && stands.is_some());
+        let mut refused = None;
+        let mut overrides = self
+            .overrides(
+                &key,
+                selection,
+                stands.as_deref().filter(|_| wait.is_some()),
+            )
             .await?;
-        let facts = Facts {
-            latest: &latest,
-            groups: &groups,
-            unreachable: &unreachable,
-            overrides: &overrides,
-        };
-        let (plan, schedule) = self.bindings(placement, &policy, &facts, now);
+        let mut plan = self.plan(
+            placement,
+            selection,
+            wait.is_some(),
+            &overrides,
+            &unreachable,
+            now,
+        );
+        if let Some(snapshots) = &plan.snapshots {
+            if !snapshots.create.is_empty() {
+                self.note_snapshot(&key);
+            }
+            match (self.write_snapshots(snapshots).await, stands.take()) {
+                // What is too large to be stored does not keep the policy from counting.
+                (Err(ApiError::Rejected(why)), Some(earlier)) => {
+                    overrides = self.overrides(&key, selection, Some(&earlier)).await?;
+                    plan = self.plan(placement, selection, true, &overrides, &unreachable, now);
+                    wait = Some(REFUSED_AGAIN);
+                    refused = Some(why);
+                }
+                (written, _) => written?,
+            }
+        }
+        let PlacementPlan {
+            latest,
+            policy,
+            schedule,
+            bindings: plan,
+            ..
+        } = plan;
+        let groups = self.world.groups_of(&key);
+        let policy = self.write_policy(&key, &policy).await?;
         let policy = self.decisions(placement, policy, &schedule, now).await?;
         // One that is refused does not keep the status of the others from being written.
         let written = self.write_bindings(&plan).await;
@@ -253,6 +274,7 @@ impl Actor {
         };
         let bindings = self.world.bindings_of(&key);
         let mut notes = notes(selection, placement, &bindings, &written);
+        notes.extend(schedule.trouble.iter().cloned());
         notes.extend(refused.map(|why| format!("{} stays in place: {why}", latest.name)));
         let decided = Decided {
             schedule,
@@ -285,58 +307,48 @@ impl Actor {
             .map_or(Next::Event, Next::After))
     }
 
-    /// Makes the selection the latest snapshot, at once when changes are rare (see [`Gathering`]).
-    async fn snapshot(
+    fn plan(
         &self,
         placement: &Placement,
         selection: &Selection,
-        history_limit: usize,
-    ) -> Result<Snapshotted, ApiError> {
+        snapshot_waits: bool,
+        overrides: &Resolved,
+        unreachable: &BTreeSet<String>,
+        now: jiff::Timestamp,
+    ) -> PlacementPlan {
         let key = ObjectKey::of(placement);
-        let groups = self.world.groups_of(&key);
-        let in_use: BTreeSet<String> = self
-            .world
-            .bindings_of(&key)
-            .iter()
-            .map(|b| b.spec.resource_snapshot_name.clone())
-            .collect();
-        let uid = placement.uid().unwrap_or_default();
-        let plan = snapshots::plan(&SnapshotInputs {
-            placement: &key,
-            placement_uid: &uid,
-            groups: &groups,
-            manifests: &selection.manifests,
-            hash: selection.hash,
-            history_limit,
-            in_use: &in_use,
-        });
-        if !plan.create.is_empty()
-            && let Some(wait) = self.gathering(&key)
-            && let Some(latest) = latest_of(&groups)
-        {
-            return Ok(Snapshotted::Later(wait, latest));
-        }
-        match (self.write_snapshots(&plan).await, latest_of(&groups)) {
-            (Err(ApiError::Rejected(why)), Some(latest)) => Ok(Snapshotted::Refused(why, latest)),
-            (written, _) => written.map(|()| Snapshotted::Latest(plan.latest)),
-        }
+        plan::plan(
+            &PlacementView {
+                placement,
+                manifests: &selection.manifests,
+                hash: selection.hash,
+                snapshot_waits,
+                groups: &self.world.groups_of(&key),
+                policies: &self.world.policies.under(BY_PLACEMENT, &key),
+                bindings: &self.world.bindings_of(&key),
+                clusters: &self.world.clusters.list(),
+                heard: &|cluster| self.members.last_contact(cluster),
+                unreachable,
+                overrides,
+            },
+            now,
+        )
     }
 
-    /// How long a new snapshot has to wait; none when it may be made now, which is noted.
-    fn gathering(&self, placement: &ObjectKey) -> Option<Duration> {
+    /// How long a new snapshot has to wait. It is made at once when changes are rare (see [`Gathering`]).
+    fn pause(&self, placement: &ObjectKey) -> Option<Duration> {
+        let gathering = self.memory.get(placement)?.gathering?;
+        gathering.wait(clock::monotonic())
+    }
+
+    /// A snapshot is made now.
+    fn note_snapshot(&self, placement: &ObjectKey) {
         let now = clock::monotonic();
         let mut memory = self.memory.entry(placement.clone()).or_default();
-        let next = match memory.gathering {
+        memory.gathering = Some(match memory.gathering {
             None => Gathering::begin(now),
-            Some(gathering) => {
-                if let Some(wait) = gathering.wait(now) {
-                    return Some(wait);
-                }
-                gathering.next(now)
-            }
-        };
-        memory.gathering = Some(next);
-        None
+            Some(gathering) => gathering.next(now),
+        });
     }
 
     async fn write_snapshots(&self, plan: &snapshots::SnapshotPlan) -> Result<(), ApiError> {
@@ -365,22 +377,11 @@ impl Actor {
         Ok(())
     }
 
-    async fn policy(
+    async fn write_policy(
         &self,
-        placement: &Placement,
-        history_limit: usize,
+        placement: &ObjectKey,
+        plan: &PolicyPlan,
     ) -> Result<Arc<PolicySnapshot>, ApiError> {
-        let key = ObjectKey::of(placement);
-        let existing = self.world.policies.under(BY_PLACEMENT, &key);
-        let uid = placement.uid().unwrap_or_default();
-        let plan = policy::plan(&PolicyInputs {
-            placement: &key,
-            placement_uid: &uid,
-            generation: placement.metadata.generation.unwrap_or_default(),
-            policy: placement.spec.policy.as_ref(),
-            snapshots: &existing,
-            history_limit,
-        });
         if let Some(new) = &plan.create {
             self.world.policies.observe(self.writer.create(new).await?);
         }
@@ -395,73 +396,13 @@ impl Actor {
         }
         self.world
             .policies
-            .get(&ObjectKey::namespaced(&key.namespace, &plan.latest))
+            .get(&ObjectKey::namespaced(&placement.namespace, &plan.latest))
             .ok_or_else(|| {
                 ApiError::transient(format!(
                     "policy snapshot {} is not in the cache",
                     plan.latest
                 ))
             })
-    }
-
-    fn bindings(
-        &self,
-        placement: &Placement,
-        policy: &PolicySnapshot,
-        facts: &Facts<'_>,
-        now: jiff::Timestamp,
-    ) -> (BindingPlan, Schedule) {
-        let key = ObjectKey::of(placement);
-        let existing = self.world.bindings_of(&key);
-        let clusters = self.world.clusters.list();
-        let views: Vec<ClusterView<'_>> = clusters
-            .iter()
-            .map(|cluster| {
-                let mut view = ClusterView::of(cluster);
-                let heard = self.members.last_contact(view.name);
-                view.membership.last_heartbeat = view.membership.last_heartbeat.max(heard);
-                view
-            })
-            .collect();
-        let policy_snapshot = policy.name_any();
-        let bound: Vec<ExistingBinding<'_>> = existing
-            .iter()
-            .map(|binding| ExistingBinding {
-                cluster: &binding.spec.target_cluster,
-                state: binding.spec.state.clone(),
-                deleting: binding.metadata.deletion_timestamp.is_some(),
-                current_policy: binding.spec.scheduling_policy_snapshot_name == policy_snapshot,
-                score: binding.spec.cluster_decision.cluster_score,
-            })
-            .collect();
-        let view = SchedulingView {
-            policy: placement.spec.policy.as_ref(),
-            clusters: &views,
-            existing: &bound,
-        };
-        let schedule = schedule(&view, now);
-        let members = clusters
-            .iter()
-            .filter(|cluster| cluster.metadata.deletion_timestamp.is_none())
-            .map(|cluster| cluster.name_any())
-            .collect();
-        let plan = bindings::plan(
-            &BindingInputs {
-                placement: &key,
-                policy: placement.spec.policy.as_ref(),
-                strategy: placement.spec.strategy.as_ref(),
-                selected: &schedule.selected,
-                members: &members,
-                unreachable: facts.unreachable,
-                policy_snapshot: &policy_snapshot,
-                latest: facts.latest,
-                groups: facts.groups,
-                existing: &existing,
-                overrides: facts.overrides,
-            },
-            now,
-        );
-        (plan, schedule)
     }
 
     /// Writes the scheduler's decisions for people and other tools; nothing of ours reads them back.
@@ -532,40 +473,14 @@ impl Actor {
     }
 }
 
-/// What decides on bindings beside the schedule.
-struct Facts<'a> {
-    latest: &'a LatestSnapshot,
-    groups: &'a Groups,
-    unreachable: &'a BTreeSet<String>,
-    overrides: &'a Resolved,
-}
-
-enum Snapshotted {
-    Latest(LatestSnapshot),
-    /// The selection has changed, but its snapshot waits; until then the old one is the latest.
-    Later(Duration, LatestSnapshot),
-    /// The API server refuses the selection, and why; the old one stays the latest, and the policy counts.
-    Refused(String, LatestSnapshot),
-}
-
 enum Write<'a> {
     Create(&'a windlass_api::scoped::Binding),
     Replace(&'a windlass_api::scoped::Binding),
     Delete(&'a windlass_api::scoped::Binding),
 }
 
-/// The latest snapshot that there is.
-fn latest_of(groups: &Groups) -> Option<LatestSnapshot> {
-    let (index, group) = groups.latest()?;
-    Some(LatestSnapshot {
-        name: group.name()?,
-        index,
-        hash: group.hash().unwrap_or_default().to_owned(),
-    })
-}
-
 /// What the status says is selected.
-fn selected_before(placement: &Placement) -> &[ResourceIdentifier] {
+pub(crate) fn selected_before(placement: &Placement) -> &[ResourceIdentifier] {
     placement
         .status
         .as_ref()

@@ -1,7 +1,7 @@
 //! One placement: from what it selects to what its status says.
 //!
-//! The [`actor`] takes a placement's name from the queue, reads the world, asks the pure planners
-//! ([`snapshots`], [`policy`], the scheduler, [`bindings`] with the rolling planner, the aggregator) and
+//! The [`actor`] takes a placement's name from the queue, reads the world, asks the pure [`plan`]
+//! ([`snapshots`], [`policy`], the scheduler, [`bindings`] with the rolling planner) and the aggregator, and
 //! sends what has changed, in an order of which every prefix is a valid state.
 
 pub mod accessible;
@@ -10,8 +10,9 @@ pub mod bindings;
 pub mod deletion;
 pub mod gathering;
 mod overrides;
+pub mod plan;
 pub mod policy;
-mod report;
+pub(crate) mod report;
 pub mod snapshots;
 pub mod status;
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use windlass_aggregator::Scheduling;
+use windlass_aggregator::{ExternalUnset, Scheduling};
 use windlass_api::binding::BindingState;
 use windlass_api::conditions::{Reason, Status};
 use windlass_api::placement::{PlacementStatus, ResourceIdentifier, RolloutStrategyType};
@@ -34,26 +34,8 @@ impl Actor {
         placement: &Placement,
         scheduling: Scheduling<'_>,
     ) -> Result<(), ApiError> {
-        let empty = (Groups::default(), LatestSnapshot::default());
-        let rolled = status::roll_up(
-            &StatusInputs {
-                placement,
-                scheduling,
-                decisions: &[],
-                policy_snapshot: "",
-                bindings: &[],
-                held: &BTreeSet::new(),
-                unreachable: &BTreeSet::new(),
-                groups: &empty.0,
-                latest: &empty.1,
-                overrides: &Resolved::default(),
-                resources: &[],
-                others: &HashMap::new(),
-                external_unset: self.external_unset,
-            },
-            clock::now(),
-        );
-        self.put_status(placement, rolled.status).await?;
+        let status = standing(placement, scheduling, self.external_unset, clock::now());
+        self.put_status(placement, status).await?;
         Ok(())
     }
 
@@ -70,7 +52,7 @@ impl Actor {
             .schedule
             .selected
             .iter()
-            .chain(&decided.schedule.unselected)
+            .chain(decided.schedule.shown())
             .cloned()
             .collect();
         let (_, reason) = verdict(&decided.schedule);
@@ -173,7 +155,7 @@ impl Actor {
     pub(super) async fn put_status(
         &self,
         placement: &Placement,
-        mut status: windlass_api::placement::PlacementStatus,
+        mut status: PlacementStatus,
     ) -> Result<usize, ApiError> {
         let copied = self.copy_status(placement, &mut status).await;
         let size = serde_json::to_vec(&status).map_or(0, |text| text.len());
@@ -189,8 +171,36 @@ impl Actor {
     }
 }
 
+/// The status of a placement that nothing is decided for, but for scheduling.
+pub(crate) fn standing(
+    placement: &Placement,
+    scheduling: Scheduling<'_>,
+    external_unset: ExternalUnset,
+    now: jiff::Timestamp,
+) -> PlacementStatus {
+    let rolled = status::roll_up(
+        &StatusInputs {
+            placement,
+            scheduling,
+            decisions: &[],
+            policy_snapshot: "",
+            bindings: &[],
+            held: &BTreeSet::new(),
+            unreachable: &BTreeSet::new(),
+            groups: &Groups::default(),
+            latest: &LatestSnapshot::default(),
+            overrides: &Resolved::default(),
+            resources: &[],
+            others: &HashMap::new(),
+            external_unset,
+        },
+        now,
+    );
+    rolled.status
+}
+
 /// Whether the policy is fulfilled, and the reason that is shown.
-pub(super) fn verdict(schedule: &Schedule) -> (Status, Reason) {
+pub(crate) fn verdict(schedule: &Schedule) -> (Status, Reason) {
     if schedule.fulfilled {
         (Status::True, Reason::SchedulingPolicyFulfilled)
     } else {

@@ -52,6 +52,14 @@ impl PullCaches {
         let all = watcher::Config::default;
         let ours = || all().labels(&format!("{}=true", labels::IS_FLEET_RESOURCE));
         let heard = Arc::default();
+        let namespaces = Cache::start(
+            "namespaces",
+            Api::all(client.clone()),
+            ours(),
+            of_cluster(queues, |namespace: &PartialObjectMeta<Namespace>| {
+                namespace.name_any()
+            }),
+        );
         Self {
             works: Cache::start(
                 "works",
@@ -64,14 +72,6 @@ impl PullCaches {
                 Api::all(client.clone()),
                 all(),
                 internal_options(queues, Arc::clone(&heard)),
-            ),
-            namespaces: Cache::start(
-                "namespaces",
-                Api::all(client.clone()),
-                ours(),
-                of_cluster(queues, |namespace: &PartialObjectMeta<Namespace>| {
-                    namespace.name_any()
-                }),
             ),
             roles: Cache::start(
                 "roles",
@@ -91,8 +91,9 @@ impl PullCaches {
                 "guard rails",
                 Api::all(client.clone()),
                 all().fields(&format!("metadata.name={BYPASS_ROLE}")),
-                CacheOptions::default(),
+                guard_rail_options(queues, &namespaces),
             ),
+            namespaces,
             heard,
         }
     }
@@ -166,6 +167,26 @@ impl PullCaches {
     #[must_use]
     pub fn has_guard_rails(&self) -> bool {
         !self.guard_rails.is_empty()
+    }
+}
+
+/// Guard rails that come later need every agent to be let past them.
+fn guard_rail_options(
+    queues: &Queues,
+    namespaces: &Cache<PartialObjectMeta<Namespace>>,
+) -> CacheOptions<PartialObjectMeta<ClusterRole>> {
+    let (queue, namespaces) = (queues.clusters.clone(), namespaces.clone());
+    CacheOptions {
+        on_change: Arc::new(move |change: &Change<PartialObjectMeta<ClusterRole>>| {
+            for namespace in namespaces.list() {
+                if let Some(cluster) = names::cluster_of_namespace(&namespace.name_any())
+                    && !change.initial
+                {
+                    queue.add(cluster.to_owned());
+                }
+            }
+        }),
+        ..Default::default()
     }
 }
 

@@ -23,6 +23,8 @@ const ANSWER: Duration = Duration::from_secs(5);
 const LATE_ANSWER: Duration = Duration::from_secs(20);
 /// Answers slower than the last ones by this factor are waited for.
 const SLOWER: u32 = 3;
+/// How often in a row a Work is taken away from an agent that holds on to it.
+const ATTEMPTS: usize = 8;
 
 /// See the module. Clones share everything.
 #[derive(Clone)]
@@ -222,11 +224,31 @@ impl Pull {
         Ok(left.iter().map(|work| work.name_any()).collect())
     }
 
-    /// Deletes a Work without its agent taking away what is in it: an agent does so for a Work that is being
-    /// deleted and has its finalizer. Had it put that back on, the Work would not be as it was, and stay.
+    /// Deletes a Work without its agent taking away what is in it. An agent puts its finalizer back as soon as
+    /// it sees that it is off; the delete has to be quicker.
     async fn abandon(&self, work: &WorkMeta) -> Result<(), ApiError> {
+        for _ in 0..ATTEMPTS {
+            match self.abandon_once(work).await {
+                Err(ApiError::Conflict(_)) => {}
+                Err(ApiError::NotFound(_)) => {
+                    self.caches.works.observe_deleted(work);
+                    return Ok(());
+                }
+                done => return done,
+            }
+        }
+        Err(ApiError::transient(format!(
+            "the agent holds on to Work {}",
+            work.name_any()
+        )))
+    }
+
+    /// An agent removes the objects of a Work that is being deleted and has its finalizer. Had it put that back
+    /// on, the Work would not be as it was, and stay.
+    async fn abandon_once(&self, work: &WorkMeta) -> Result<(), ApiError> {
         let (namespace, name) = (work.namespace(), work.name_any());
-        let Some(mut live) = self.writer.get::<Work>(namespace.as_deref(), &name).await? else {
+        let live = self.writer.get::<Work>(namespace.as_deref(), &name).await?;
+        let Some(mut live) = live.filter(|live| live.metadata.uid == work.metadata.uid) else {
             self.caches.works.observe_deleted(work);
             return Ok(());
         };

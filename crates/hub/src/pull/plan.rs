@@ -16,7 +16,9 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use serde_json::json;
-use windlass_api::placement::{ApplyStrategy, EnvelopeIdentifier, EnvelopeType};
+use windlass_api::placement::{
+    ApplyStrategy, EnvelopeIdentifier, EnvelopeType, ReportBackStrategy,
+};
 use windlass_api::pull::{Work, WorkSpec, WorkloadTemplate};
 use windlass_api::raw::RawObject;
 use windlass_api::{labels, names};
@@ -60,6 +62,8 @@ pub struct Wish {
     pub cluster_overrides_hash: String,
     /// How the manifests are applied.
     pub strategy: Option<ApplyStrategy>,
+    /// Where their statuses go.
+    pub report_back: Option<ReportBackStrategy>,
     /// One per Work.
     pub groups: Vec<Group>,
 }
@@ -122,7 +126,7 @@ pub fn plan(
     let mut wanted = BTreeSet::new();
     for (at, group) in wish.groups.iter().enumerate() {
         let name = name_of(wish, group, existing, &find);
-        let digest = digest_of(group, wish.strategy.as_ref());
+        let digest = digest_of(group, wish);
         let act = match existing.iter().find(|work| work.name_any() == name) {
             None => Act::Create,
             Some(live) if live.metadata.deletion_timestamp.is_some() => Act::Wait,
@@ -214,9 +218,13 @@ pub fn envelope_of(work: &WorkMeta) -> Option<EnvelopeIdentifier> {
     })
 }
 
-fn digest_of(group: &Group, strategy: Option<&ApplyStrategy>) -> Digest {
+fn digest_of(group: &Group, wish: &Wish) -> Digest {
     let manifests: Vec<&Digest> = group.manifests.iter().map(|m| &m.digest).collect();
-    Digest::of_json(&json!({ "manifests": manifests, "strategy": strategy }))
+    let mut inputs = json!({ "manifests": manifests, "strategy": wish.strategy });
+    if let Some(report_back) = &wish.report_back {
+        inputs["reportBack"] = json!(report_back);
+    }
+    Digest::of_json(&inputs)
 }
 
 /// The Work of an item as it is sent. Copies the manifests, so one is made at a time.
@@ -265,7 +273,7 @@ pub fn build(wish: &Wish, item: &Item) -> Work {
                 manifests: Some(manifests),
             }),
             apply_strategy: wish.strategy.clone(),
-            report_back_strategy: None,
+            report_back_strategy: wish.report_back.clone(),
         },
         status: None,
     }

@@ -76,6 +76,7 @@ pub fn trim(work: &mut WorkMeta) {
 fn is_news(manifest: &ManifestCondition) -> bool {
     manifest.drift_details.is_some()
         || manifest.diff_details.is_some()
+        || manifest.back_reported_status.is_some()
         || manifest
             .conditions
             .iter()

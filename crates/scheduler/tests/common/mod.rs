@@ -12,7 +12,8 @@ use windlass_api::member::{PropertyValue, ResourceUsage, Taint};
 use windlass_api::placement::PlacementPolicy;
 use windlass_api::snapshot::{ClusterDecision, ClusterScore};
 use windlass_scheduler::{
-    ClusterView, ExistingBinding, Health, Membership, Schedule, SchedulingView, schedule,
+    ClusterView, ExistingBinding, Health, Membership, Namespaces, Schedule, SchedulingView,
+    schedule,
 };
 
 pub const NOW: Timestamp = Timestamp::constant(1_750_000_000, 0);
@@ -30,6 +31,8 @@ pub struct Cluster {
     pub taints: Vec<Taint>,
     pub properties: BTreeMap<String, PropertyValue>,
     pub usage: ResourceUsage,
+    /// `None`: it doesn't report them.
+    pub namespaces: Option<Option<BTreeMap<String, String>>>,
     pub membership: Membership,
 }
 
@@ -41,6 +44,7 @@ pub fn cluster(name: &str) -> Cluster {
         taints: Vec::new(),
         properties: BTreeMap::new(),
         usage: ResourceUsage::default(),
+        namespaces: None,
         membership: Membership {
             reported: true,
             joined: true,
@@ -103,6 +107,11 @@ impl Cluster {
             taints: &self.taints,
             properties: &self.properties,
             usage: Some(&self.usage),
+            namespaces: match &self.namespaces {
+                None => Namespaces::NotCollected,
+                Some(None) => Namespaces::Missing,
+                Some(Some(all)) => Namespaces::Known(all),
+            },
             membership: self.membership,
         }
     }
@@ -157,6 +166,7 @@ pub fn run(
     let views: Vec<_> = clusters.iter().map(Cluster::view).collect();
     let view = SchedulingView {
         policy: Some(policy),
+        namespace: None,
         clusters: &views,
         existing,
     };

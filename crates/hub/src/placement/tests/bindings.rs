@@ -210,12 +210,26 @@ fn clusters_that_go_and_come_back() {
     // Only c serves, so it stays until another one does.
     fleet.report(&["c"]);
     let name = fleet.live["c"].name_any();
+    // What others note on a binding is theirs (trap T10).
+    let noted = |fleet: &Fleet| {
+        fleet.live["c"]
+            .annotations()
+            .contains_key("example.com/note")
+    };
+    let note = ("example.com/note".to_owned(), "x".to_owned());
+    fleet
+        .live
+        .get_mut("c")
+        .unwrap()
+        .annotations_mut()
+        .extend([note]);
 
     fleet.selected = vec!["a", "b"];
     fleet.carry_out();
     assert_eq!(fleet.shown()[2], "c Unscheduled p-0-snapshot");
     let previous = &fleet.live["c"].annotations()[labels::PREVIOUS_BINDING_STATE];
     assert_eq!(previous, "Bound");
+    assert!(noted(&fleet));
 
     fleet.selected = vec!["a", "b", "c"];
     fleet.carry_out();
@@ -229,6 +243,7 @@ fn clusters_that_go_and_come_back() {
             .annotations()
             .contains_key(labels::PREVIOUS_BINDING_STATE)
     );
+    assert!(noted(&fleet));
 
     fleet.live.get_mut("c").unwrap().metadata.deletion_timestamp = Some(Time(NOW));
     let plan = fleet.plan();

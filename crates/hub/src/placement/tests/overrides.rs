@@ -1,6 +1,7 @@
 //! A change of an override rolls out like a change of a resource.
 
 use std::collections::BTreeMap;
+use std::slice::from_ref;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -118,7 +119,7 @@ fn a_change_keeps_to_the_budget_and_leaves_others_alone() {
     fleet.carry_out();
     fleet.report(&["a", "b", "c"]);
     let v0 = cro("o-0", &[rule(&["a", "b"], "1"), rule(&["c"], "9")]);
-    fleet.overrides = resolved(&[v0.clone()], &[]);
+    fleet.overrides = resolved(from_ref(&v0), &[]);
     let plan = fleet.carry_out();
     assert_eq!(
         (plan.replace.len(), plan.held.len()),
@@ -140,7 +141,7 @@ fn a_change_keeps_to_the_budget_and_leaves_others_alone() {
     };
     let before = ["a", "b", "c"].map(|cluster| digest(&fleet, cluster));
     let v1 = cro("o-1", &[rule(&["a", "b"], "1"), rule(&["c"], "10")]);
-    fleet.overrides = resolved(&[v1.clone()], &[v0]);
+    fleet.overrides = resolved(from_ref(&v1), &[v0]);
     assert_eq!(fleet.carry_out().replace.len(), 3);
     assert_eq!(named(&fleet), ["a: o-1", "b: o-1", "c: o-1"]);
     let after = ["a", "b", "c"].map(|cluster| digest(&fleet, cluster));
@@ -156,7 +157,7 @@ fn a_change_keeps_to_the_budget_and_leaves_others_alone() {
 fn without_the_override_clusters_go_back_one_by_one() {
     let mut fleet = rolling();
     let version = ro("app", "o-0", &[rule(&["a", "b", "c"], "1")]);
-    fleet.overrides = resolved(&[version.clone()], &[]);
+    fleet.overrides = resolved(from_ref(&version), &[]);
     fleet.carry_out();
     fleet.report(&["a", "b", "c"]);
     fleet.overrides = resolved(&[], &[version]);
@@ -171,7 +172,7 @@ fn without_the_override_clusters_go_back_one_by_one() {
 fn nothing_moves_until_the_new_version_has_its_snapshot() {
     let mut fleet = rolling();
     let version = cro("o-0", &[rule(&["a"], "1")]);
-    fleet.overrides = resolved(&[version.clone()], &[]);
+    fleet.overrides = resolved(from_ref(&version), &[]);
     fleet.carry_out();
     fleet.report(&["a", "b", "c"]);
     // The override changed, and so did the content.
@@ -230,7 +231,7 @@ fn a_cluster_that_can_not_have_it_holds_up_no_other() {
     // All refuse the next one; once it is mended, they still go one by one: all of them serve.
     let v1 = cro("o-1", &[rule(&["a", "b", "c"], "bad")]);
     fleet.overrides = resolved(
-        &[v1.clone()],
+        from_ref(&v1),
         &[cro("o-0", &[rule(&["a", "b", "c"], "bad on a")])],
     );
     for next in ["a", "b", "c"] {

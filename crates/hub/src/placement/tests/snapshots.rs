@@ -179,6 +179,26 @@ fn large_content_is_cut_in_order_with_the_master_written_last() {
     }
 }
 
+/// Whoever reads a group back gets its parts by their position, however they come in (trap T6).
+#[test]
+fn parts_are_read_in_their_order() {
+    let content: Vec<_> = (0..13)
+        .map(|n| manifest(&format!("m{n:02}"), PART_LIMIT - 1000))
+        .collect();
+    let plan = plan_of(&Store::new(), &content, 10, &[]);
+    let mut known: Vec<Arc<SnapshotMeta>> = plan
+        .create
+        .iter()
+        .map(|object| Arc::new(meta_of(object.metadata.clone())))
+        .collect();
+    // By name, as a list gives them: p-0-10 comes before p-0-2.
+    known.sort_by_key(|meta| meta.name_any());
+    let groups = Groups::of(&known);
+    let (_, group) = groups.latest().unwrap();
+    let positions: Vec<u64> = group.parts.keys().copied().collect();
+    assert_eq!(positions, (0..12).collect::<Vec<u64>>());
+}
+
 #[test]
 fn an_object_above_the_limit_gets_a_part_of_its_own() {
     let content = [

@@ -1,0 +1,218 @@
+//! Reads of the hub what decides about one placement. Nothing here can write: there is no writer.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+use windlass_api::conditions::Status;
+use windlass_api::labels;
+use windlass_api::member::MemberCluster;
+use windlass_api::scoped::{Binding, Placement, Snapshot};
+use windlass_api::status_copy::ClusterResourcePlacementStatus;
+use windlass_cluster::{ApiError, Discovery, ObjectKey, clock};
+
+use super::Live;
+use crate::members::is_push;
+use crate::overrides::Overrides;
+use crate::overrides::resolve::Resolved;
+use crate::placement::accessible::{Target, target, trouble};
+use crate::placement::actor::selected_before;
+use crate::placement::snapshots::{Groups, SnapshotMeta, meta_of};
+use crate::scoped::api_in;
+use crate::select::rules::ApiFilter;
+use crate::select::{Resources, SelectError, Selection};
+
+/// Longest wait for what the selectors choose from.
+const LONGEST: Duration = Duration::from_secs(30);
+/// Objects per page of a list.
+const PAGE: u32 = 500;
+/// Type of the agent entry that tells how a cluster is.
+const MEMBER_AGENT: &str = "MemberAgent";
+
+/// What somebody wants.
+pub struct Wish {
+    /// The placement as it would be. Its metadata is that of the existing one, if there is one.
+    pub placement: Placement,
+    /// Whether there is one.
+    pub exists: bool,
+    /// What may be placed, as the hub has been told.
+    pub filter: ApiFilter,
+}
+
+/// Reads the hub.
+///
+/// # Errors
+/// When the hub can't be asked. A selection that can't be made is part of the answer.
+pub async fn read(client: &Client, wish: Wish) -> Result<Live, ApiError> {
+    let placement = wish.placement;
+    let key = ObjectKey::of(&placement);
+    let clusters: Vec<Arc<MemberCluster>> = list(&Api::all(client.clone()), None).await?;
+    let (groups, policies, bindings) = if wish.exists {
+        let label = format!("{}={}", labels::PARENT_PLACEMENT, key.name);
+        (
+            Groups::of(&snapshots(client, &key, &label).await?),
+            list(&api_in(client.clone(), &key.namespace), Some(&label)).await?,
+            list(&api_in(client.clone(), &key.namespace), Some(&label)).await?,
+        )
+    } else {
+        (Groups::default(), Vec::new(), Vec::new())
+    };
+    let confinement = wish.filter.confinement().clone();
+    let selection = match trouble(&placement, copied_to(client, &placement).await?.as_deref()) {
+        Some(message) => Err(SelectError::User(message)),
+        None => select(client, &key, &placement, wish.filter).await,
+    };
+    let overrides = match &selection {
+        Ok(selection) => overrides(client, &key, selection, &bindings, &clusters).await?,
+        Err(_) => Resolved::default(),
+    };
+    let unreachable = clusters
+        .iter()
+        .filter(|cluster| !answers(cluster))
+        .map(|cluster| cluster.name_any())
+        .collect();
+    Ok(Live {
+        placement,
+        exists: wish.exists,
+        selection,
+        groups,
+        policies,
+        bindings,
+        clusters,
+        unreachable,
+        overrides,
+        confinement,
+    })
+}
+
+/// Every object, page by page.
+async fn list<K>(api: &Api<K>, label: Option<&str>) -> Result<Vec<Arc<K>>, ApiError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let mut params = ListParams::default().limit(PAGE);
+    params.label_selector = label.map(str::to_owned);
+    let mut all = Vec::new();
+    loop {
+        let page = api.list(&params).await.map_err(ApiError::from_kube)?;
+        all.extend(page.items.into_iter().map(Arc::new));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(all),
+        }
+    }
+}
+
+async fn snapshots(
+    client: &Client,
+    key: &ObjectKey,
+    label: &str,
+) -> Result<Vec<Arc<SnapshotMeta>>, ApiError> {
+    let api: Api<Snapshot> = api_in(client.clone(), &key.namespace);
+    let params = ListParams::default().labels(label);
+    let found = api.list_metadata(&params).await;
+    let found = found.map_err(ApiError::from_kube)?.items.into_iter();
+    Ok(found.map(|meta| Arc::new(meta_of(meta.metadata))).collect())
+}
+
+/// The namespace that has a copy of the placement's status.
+async fn copied_to(client: &Client, placement: &Placement) -> Result<Option<String>, ApiError> {
+    if placement.metadata.uid.is_none() || target(placement) == Target::None {
+        return Ok(None);
+    }
+    let api: Api<ClusterResourcePlacementStatus> = Api::all(client.clone());
+    let params = ListParams::default().fields(&format!("metadata.name={}", placement.name_any()));
+    let copies = api
+        .list_metadata(&params)
+        .await
+        .map_err(ApiError::from_kube)?;
+    let ours = copies.items.into_iter().find(|copy| {
+        let mut owners = copy.owner_references().iter();
+        owners.any(|owner| Some(&owner.uid) == placement.metadata.uid.as_ref())
+    });
+    Ok(ours.and_then(|copy| copy.namespace()))
+}
+
+/// What the placement selects. The watches that this needs end with it.
+async fn select(
+    client: &Client,
+    key: &ObjectKey,
+    placement: &Placement,
+    filter: ApiFilter,
+) -> Result<Selection, SelectError> {
+    let news = Arc::new(Notify::new());
+    let tell = Arc::clone(&news);
+    let resources = Resources::with_filter(
+        client.clone(),
+        Discovery::new(client.clone()),
+        filter,
+        Arc::new(move |_: &ObjectKey| tell.notify_one()),
+    );
+    let until = clock::monotonic() + LONGEST;
+    loop {
+        let selection = resources
+            .select(
+                key,
+                &placement.spec.resource_selectors,
+                selected_before(placement),
+            )
+            .await;
+        let Err(SelectError::Pending(what)) = selection else {
+            return selection;
+        };
+        tokio::select! {
+            () = news.notified() => {}
+            () = clock::sleep_until(until) => {
+                return Err(SelectError::Api {
+                    message: format!("{what}, after {} seconds", LONGEST.as_secs()),
+                    retry: true,
+                });
+            }
+        }
+    }
+}
+
+/// What overrides do to what is selected.
+async fn overrides(
+    client: &Client,
+    key: &ObjectKey,
+    selection: &Selection,
+    bindings: &[Arc<Binding>],
+    clusters: &[Arc<MemberCluster>],
+) -> Result<Resolved, ApiError> {
+    let overrides = Overrides::look(client);
+    let resolved = tokio::select! {
+        () = overrides.wait_synced() => {
+            let manifests = selection.manifests.iter();
+            let objects = windlass_render::placed(manifests.map(|manifest| &manifest.object));
+            Ok(overrides.resolve(key, &objects, bindings, clusters))
+        }
+        () = clock::sleep(LONGEST) => {
+            let missing: Vec<String> = overrides
+                .unsynced()
+                .map(|(what, why)| why.map_or(what.clone(), |why| format!("{what}: {why}")))
+                .collect();
+            Err(ApiError::transient(missing.join("; ")))
+        }
+    };
+    overrides.stop();
+    resolved
+}
+
+/// Whether a cluster answered when its status was written; the hub knows later news than that. An agent that
+/// has never reported is no silent one; a cluster that the hub delivers to has to be connected.
+fn answers(cluster: &MemberCluster) -> bool {
+    let status = cluster.status.as_ref();
+    let agents = status.and_then(|status| status.agent_status.as_ref());
+    let agent = agents.and_then(|agents| agents.iter().find(|agent| agent.type_ == MEMBER_AGENT));
+    let Some(agent) = agent else {
+        return !is_push(cluster);
+    };
+    let conditions = agent.conditions.as_deref().unwrap_or_default();
+    let mut healthy = conditions.iter().filter(|c| c.type_ == "Healthy");
+    healthy.any(|c| Status::parse(&c.status) == Status::True)
+}

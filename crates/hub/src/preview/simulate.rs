@@ -1,0 +1,311 @@
+//! The rollout of a placement, played out: carry out what the plan says, let every cluster that was given
+//! something report that it is ready, plan again, until nothing moves.
+//!
+//! Assumed is what can't be known: that each reachable cluster becomes ready with what it is given. One that
+//! has failed with what it has, and one that is silent, stay so.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+use serde::Serialize;
+use windlass_api::Condition;
+use windlass_api::binding::{BindingState, BindingStatus};
+use windlass_api::conditions::Stage;
+use windlass_api::scoped::{Binding, PolicySnapshot};
+use windlass_status::defaults::EffectiveApply;
+use windlass_status::digest::Digest;
+use windlass_status::ready::{Facts, Readiness, classify};
+
+use super::Live;
+use crate::placement::bindings::{BindingPlan, digest_of};
+use crate::placement::plan::{self, PlacementPlan, PlacementView};
+use crate::placement::snapshots::{Groups, LatestSnapshot, meta_of};
+use crate::select::Selection;
+
+/// So often is planned again at most.
+const MOST_TURNS: usize = 5000;
+
+/// A rollout, played out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rollout {
+    /// What changes at once; each step begins when the clusters of those before it are ready. The hub does
+    /// not wait for whole steps: whoever is ready makes room for the next.
+    pub steps: Vec<Vec<Change>>,
+    /// How it ends.
+    pub end: End,
+}
+
+/// A change on a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Change {
+    /// The cluster.
+    pub cluster: String,
+    /// What happens there.
+    pub kind: Kind,
+}
+
+/// What happens on a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Kind {
+    /// It gets the resources.
+    Add,
+    /// It gets another version of them, or another way to apply them.
+    Update,
+    /// It loses them.
+    Remove,
+}
+
+/// How a rollout ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", tag = "state")]
+pub enum End {
+    /// Every cluster has what it is meant to have.
+    #[default]
+    Complete,
+    /// Strategy External: others roll out, and nothing changes before they do.
+    External,
+    /// The bounds of the strategy let nothing more happen.
+    Stuck {
+        /// Clusters that wait for their turn.
+        waiting: Vec<String>,
+        /// Clusters that were given something and are silent.
+        silent: Vec<String>,
+        /// Clusters whose overrides can't be worked in.
+        failing: Vec<String>,
+    },
+    /// It was not played out any further.
+    Unknown,
+}
+
+/// Plays the rollout out.
+#[must_use]
+pub fn rollout(
+    live: &Live,
+    selection: &Selection,
+    broken: &BTreeSet<String>,
+    now: Timestamp,
+) -> Rollout {
+    let mut scene = Scene {
+        groups: live.groups.clone(),
+        policies: live.policies.clone(),
+        bindings: live.bindings.clone(),
+        now,
+    };
+    let mut rollout = Rollout::default();
+    // Each turn moves or settles a cluster, or passes the end of a waiting period.
+    let turns = 4 * (live.bindings.len() + live.clusters.len()) + 16;
+    for _ in 0..turns.min(MOST_TURNS) {
+        let plan = plan::plan(
+            &PlacementView {
+                groups: &scene.groups,
+                policies: &scene.policies,
+                bindings: &scene.bindings,
+                ..live.view(selection)
+            },
+            scene.now,
+        );
+        let step = changes(&scene.bindings, &plan);
+        if !step.is_empty() {
+            rollout.steps.push(step);
+        }
+        scene.write_versions(&plan);
+        let moved = scene.carry_out(live, &plan.bindings);
+        let settled = scene.settle(live, &plan.latest, broken);
+        if moved || settled {
+            continue;
+        }
+        match plan.bindings.wake_at {
+            Some(at) if at > scene.now => scene.now = at,
+            _ => {
+                rollout.end = scene.end(live, &plan, broken);
+                return rollout;
+            }
+        }
+    }
+    rollout.end = End::Unknown;
+    rollout
+}
+
+/// What a plan changes on clusters, in the order in which it is written.
+fn changes(bindings: &[Arc<Binding>], plan: &PlacementPlan) -> Vec<Change> {
+    let change = |binding: &Binding, kind| Change {
+        cluster: binding.spec.target_cluster.clone(),
+        kind,
+    };
+    let mut step: BTreeSet<Change> = BTreeSet::new();
+    for new in plan.bindings.create.iter().filter(|b| holds(b)) {
+        step.insert(change(new, Kind::Add));
+    }
+    for next in plan.bindings.replace.iter().filter(|b| holds(b)) {
+        let old = bindings
+            .iter()
+            .find(|old| old.name_any() == next.name_any());
+        match old {
+            Some(old) if !holds(old) => step.insert(change(next, Kind::Add)),
+            Some(old) if differs(old, next) => step.insert(change(next, Kind::Update)),
+            _ => false,
+        };
+    }
+    for gone in plan.bindings.delete.iter().filter(|b| holds(b)) {
+        step.insert(change(gone, Kind::Remove));
+    }
+    step.into_iter().collect()
+}
+
+/// Whether the cluster has, or is to have, the resources because of the binding.
+fn holds(binding: &Binding) -> bool {
+    !binding.spec.resource_snapshot_name.is_empty() && binding.spec.state != BindingState::Scheduled
+}
+
+fn differs(old: &Binding, next: &Binding) -> bool {
+    let what = |binding: &Binding| {
+        let spec = &binding.spec;
+        (
+            spec.resource_snapshot_name.clone(),
+            spec.apply_strategy.clone(),
+            spec.resource_override_snapshots.clone(),
+            spec.cluster_resource_override_snapshots.clone(),
+        )
+    };
+    what(old) != what(next)
+}
+
+/// The hub's objects as the rollout goes on.
+struct Scene {
+    groups: Groups,
+    policies: Vec<Arc<PolicySnapshot>>,
+    bindings: Vec<Arc<Binding>>,
+    now: Timestamp,
+}
+
+impl Scene {
+    /// Makes the snapshots that the plan asks for. Old ones stay: nothing depends on their going.
+    fn write_versions(&mut self, plan: &PlacementPlan) {
+        let created = plan.snapshots.iter().flat_map(|plan| &plan.create);
+        let created: Vec<_> = created
+            .map(|snapshot| Arc::new(meta_of(snapshot.metadata.clone())))
+            .collect();
+        if !created.is_empty() {
+            let known = self.groups.objects().cloned();
+            self.groups = Groups::of(&known.chain(created).collect::<Vec<_>>());
+        }
+        self.policies
+            .extend(plan.policy.create.clone().map(Arc::new));
+    }
+
+    /// Carries out the writes of bindings. Tells whether there was any.
+    fn carry_out(&mut self, live: &Live, plan: &BindingPlan) -> bool {
+        for next in plan.create.iter().chain(&plan.replace) {
+            let name = next.name_any();
+            let old = self.bindings.iter().position(|b| b.name_any() == name);
+            let mut next = next.clone();
+            let generation = next.metadata.generation.unwrap_or_default();
+            next.metadata.generation = Some(generation + 1);
+            match old.and_then(|index| self.bindings.get_mut(index)) {
+                Some(old) => *old = Arc::new(next),
+                None => self.bindings.push(Arc::new(next)),
+            }
+        }
+        for gone in &plan.delete {
+            let name = gone.name_any();
+            if let Some(binding) = self.bindings.iter_mut().find(|b| b.name_any() == name) {
+                Arc::make_mut(binding).metadata.deletion_timestamp = Some(Time(self.now));
+            }
+        }
+        // A cluster that answers lets go of what was removed; one that is not in the fleet has nothing.
+        self.bindings.retain(|binding| {
+            binding.metadata.deletion_timestamp.is_none()
+                || live.unreachable.contains(&binding.spec.target_cluster)
+        });
+        !plan.create.is_empty() || !plan.replace.is_empty() || !plan.delete.is_empty()
+    }
+
+    /// Every reachable cluster that is under way to what is wanted arrives there, but for those whose
+    /// overrides can't be worked in. Tells whether any did.
+    fn settle(&mut self, live: &Live, latest: &LatestSnapshot, broken: &BTreeSet<String>) -> bool {
+        let mut settled = false;
+        for binding in &mut self.bindings {
+            let digest = digest_of(binding, &self.groups, latest, &live.overrides);
+            let on_its_way = holds(binding)
+                && binding.spec.resource_snapshot_name == latest.name
+                && classify(
+                    &Facts {
+                        binding,
+                        desired_digest: digest,
+                        unreachable: live.unreachable.contains(&binding.spec.target_cluster),
+                        unavailable_period: jiff::SignedDuration::ZERO,
+                    },
+                    self.now,
+                ) == Readiness::InProgress;
+            if on_its_way {
+                let works = !broken.contains(&binding.spec.target_cluster);
+                let status = arrived(binding, digest, works, self.now);
+                Arc::make_mut(binding).status = Some(status);
+                settled = true;
+            }
+        }
+        settled
+    }
+
+    fn end(&self, live: &Live, plan: &PlacementPlan, broken: &BTreeSet<String>) -> End {
+        if live.is_external() {
+            return End::External;
+        }
+        let clusters = |wanted: &dyn Fn(&Binding) -> bool| -> Vec<String> {
+            let found: BTreeSet<String> = self
+                .bindings
+                .iter()
+                .filter(|binding| wanted(binding))
+                .map(|binding| binding.spec.target_cluster.clone())
+                .collect();
+            found.into_iter().collect()
+        };
+        let unscheduled = |b: &Binding| b.spec.state == BindingState::Unscheduled;
+        let waiting = clusters(&|b| plan.bindings.held.contains(&b.name_any()) || unscheduled(b));
+        let silent = clusters(&|b| holds(b) && live.unreachable.contains(&b.spec.target_cluster));
+        let failing = clusters(&|b| holds(b) && broken.contains(&b.spec.target_cluster));
+        if waiting.is_empty() && silent.is_empty() && failing.is_empty() {
+            End::Complete
+        } else {
+            End::Stuck {
+                waiting,
+                silent,
+                failing,
+            }
+        }
+    }
+}
+
+/// The status of a binding whose cluster has arrived, or can't.
+fn arrived(
+    binding: &Binding,
+    digest: Option<Digest>,
+    works: bool,
+    now: Timestamp,
+) -> BindingStatus {
+    let diff = EffectiveApply::of(binding.spec.apply_strategy.as_ref()).reports_diff();
+    let (stages, status): (&[Stage], _) = match (works, diff) {
+        (false, _) => (&[Stage::Overridden], "False"),
+        (true, true) => (&[Stage::DiffReported], "True"),
+        (true, false) => (&[Stage::Applied, Stage::Available], "True"),
+    };
+    let conditions = stages.iter().map(|stage| Condition {
+        type_: stage.to_string(),
+        status: status.to_owned(),
+        reason: "Assumed".to_owned(),
+        message: String::new(),
+        observed_generation: binding.metadata.generation,
+        last_transition_time: Time(now),
+    });
+    BindingStatus {
+        conditions: Some(conditions.collect()),
+        observed_digest: digest.map(|digest| digest.to_string()),
+        ..BindingStatus::default()
+    }
+}
