@@ -35,7 +35,6 @@ fn wish(placement: ObjectKey, groups: Vec<Group>) -> Wish {
         overrides_hash: "o".into(),
         cluster_overrides_hash: "c".into(),
         strategy: None,
-        report_back: None,
         groups,
     }
 }
