@@ -27,6 +27,7 @@ fn group(part: usize, envelope: Option<EnvelopeIdentifier>, data: &str) -> Group
 
 fn wish(placement: ObjectKey, groups: Vec<Group>) -> Wish {
     Wish {
+        report_back: None,
         namespace: "fleet-member-east".into(),
         placement,
         binding: "b".into(),
