@@ -487,22 +487,6 @@ impl Fleet {
             .unwrap_or_default()
     }
 
-    /// Whether a user may get past the guard rails in a namespace of the hub.
-    ///
-    /// # Panics
-    /// When the hub does not tell.
-    #[must_use]
-    pub fn may_bypass(&self, user: &str, namespace: &str) -> bool {
-        let review = serde_json::json!({
-            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-            "spec": {"user": user, "resourceAttributes": {"verb": "bypass", "group": "windlass.dev",
-                     "resource": "guardrails", "namespace": namespace}},
-        });
-        let ask = "create -f - -o jsonpath={.status.allowed}";
-        let answer = self.try_kubectl("hub", ask, Some(&review.to_string()));
-        answer.expect("the hub tells") == "true"
-    }
-
     /// Stops or starts an API server of the fleet.
     ///
     /// # Panics

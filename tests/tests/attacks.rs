@@ -6,6 +6,7 @@
 #[path = "attacks/planted.rs"]
 mod planted;
 
+use windlass_tests::agents::may_bypass;
 use windlass_tests::{Fleet, condition, eventually, root};
 
 const SETTING: &str = r"
@@ -266,7 +267,7 @@ fn what_is_refused(fleet: &Fleet) {
     let own = "belong in namespace fleet-system only";
     let of_fleet = "it belongs to the fleet";
     let only_hub = "only the hub does";
-    let rows: [(&str, &str, &str, &str); 33] = [
+    let rows: [(&str, &str, &str, &str); 35] = [
         ("tenant", "create -f -", &planted, own),
         ("admin", "create -f -", &planted, own),
         (
@@ -496,7 +497,7 @@ fn what_stays_allowed(fleet: &Fleet) {
     fleet.kubectl("hub", "label ns tools windlass.dev/allow-workloads=true");
     // A member's agent may write in its own namespace, whatever RBAC lets it do elsewhere.
     eventually("the hub lets the agent past the guard rails there", || {
-        fleet.may_bypass("agent", "fleet-member-agent")
+        may_bypass(fleet, "agent", "fleet-member-agent")
     });
     let binding = binding(fleet);
     let snapshot = format!(

@@ -1,6 +1,11 @@
 //! Member clusters on a real fleet: credentials that change, and clusters that leave and come back.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+#[path = "clusters/profiles.rs"]
+mod profiles;
+#[path = "clusters/refused.rs"]
+mod refused;
+
 use serde_json::{Value, json};
 use windlass_tests::{Fleet, eventually};
 
@@ -47,7 +52,7 @@ fn clusters_change_leave_and_come_back() {
     let mut fleet = Fleet::up("clusters", 3);
     let crds = fleet.windlass(&["crds"]).unwrap();
     fleet.apply("hub", &crds);
-    member_clusters_that_are_refused(&fleet);
+    refused::member_clusters(&fleet);
     fleet.start_hub();
     fleet.apply("member-1", BEFORE);
     // With no more rights there than it needs, for what is placed and for itself.
@@ -79,7 +84,7 @@ fn clusters_change_leave_and_come_back() {
         eventually("everything is placed", || is_on(&fleet, name, &MEMBERS));
     }
     taints_keep_new_placements_away(&fleet);
-    members_are_shown_as_cluster_profiles(&fleet);
+    profiles::are_kept(&fleet);
     credentials_are_rotated(&fleet);
     a_token_that_is_not_accepted_is_told_and_mended(&fleet);
     a_token_is_renewed_when_it_is_due(&fleet);
@@ -143,126 +148,6 @@ fn has(fleet: &Fleet, member: &str, value: &str) -> bool {
     fleet.get(member, "cm c -n app", "{.data.a}") == value
 }
 
-/// The schema says what upstream's schema and webhook say, in both versions.
-fn member_clusters_that_are_refused(fleet: &Fleet) {
-    fleet.kubectl(
-        "hub",
-        "wait --for=condition=Established crd memberclusters.cluster.kubernetes-fleet.io",
-    );
-    let long = |length: usize| "a".repeat(length);
-    let taint =
-        |key: &str, value: &str| format!("{{key: '{key}', value: '{value}', effect: NoSchedule}}");
-    let taints = |list: &[String]| format!("taints: [{}]", list.join(", "));
-    let many: Vec<String> = (0..101).map(|n| taint(&format!("k{n}"), "v")).collect();
-    let rows = [
-        (long(63), "heartbeatPeriodSeconds: 600".to_owned(), ""),
-        (
-            long(64),
-            String::new(),
-            "metadata.name must be shorter than 64 characters",
-        ),
-        ("a".to_owned(), taints(&many[..100]), ""),
-        ("a".to_owned(), taints(&many), "must have at most 100 items"),
-        (
-            "a".to_owned(),
-            taints(&[
-                taint("example.com/drain", "now"),
-                taint("example.com/drain", "later"),
-            ]),
-            "",
-        ),
-        (
-            "a".to_owned(),
-            taints(&[taint("k", "v"), taint("l", ""), taint("k", "v")]),
-            "taints must not be the same twice",
-        ),
-        (
-            "a".to_owned(),
-            taints(&[taint(&long(63), &long(63)), taint("k", "")]),
-            "",
-        ),
-        (
-            "a".to_owned(),
-            taints(&[taint("", "v")]),
-            "taint key must be a qualified name",
-        ),
-        (
-            "a".to_owned(),
-            taints(&[taint("-k", "v")]),
-            "taint key must be a qualified name",
-        ),
-        (
-            "a".to_owned(),
-            taints(&[taint("Example/k", "v")]),
-            "taint key must be a qualified name",
-        ),
-        (
-            "a".to_owned(),
-            taints(&[taint("a/b/c", "v")]),
-            "taint key must be a qualified name",
-        ),
-        (
-            "a".to_owned(),
-            taints(&[taint(&long(64), "v")]),
-            "taint key must be a qualified name",
-        ),
-        (
-            "a".to_owned(),
-            taints(&[taint("k", "val&123")]),
-            "taint value must be a label value",
-        ),
-        (
-            "a".to_owned(),
-            taints(&[taint("k", &long(64))]),
-            "spec.taints[0].value: Too long",
-        ),
-        (
-            "a".to_owned(),
-            "taints: [{key: k, effect: NoExecute}]".to_owned(),
-            "spec.taints[0].effect",
-        ),
-        (
-            "a".to_owned(),
-            "heartbeatPeriodSeconds: 0".to_owned(),
-            "spec.heartbeatPeriodSeconds",
-        ),
-        (
-            "a".to_owned(),
-            "heartbeatPeriodSeconds: 601".to_owned(),
-            "spec.heartbeatPeriodSeconds",
-        ),
-        (
-            "a".to_owned(),
-            "deleteOptions: {validationMode: Never}".to_owned(),
-            "spec.deleteOptions.validationMode",
-        ),
-        (
-            "a".to_owned(),
-            "identity: {kind: User}".to_owned(),
-            "spec.identity.name: Required",
-        ),
-    ];
-    for version in ["v1", "v1beta1"] {
-        for (name, spec, refusal) in &rows {
-            let identity = if spec.starts_with("identity") {
-                ""
-            } else {
-                "identity: {kind: User, name: u}, "
-            };
-            let cluster = format!(
-                "{{apiVersion: cluster.kubernetes-fleet.io/{version}, kind: MemberCluster, metadata: {{name: {name}}}, spec: {{{identity}{spec}}}}}"
-            );
-            match fleet.try_kubectl("hub", "create --dry-run=server -f -", Some(&cluster)) {
-                Ok(_) => assert_eq!(*refusal, "", "{cluster}"),
-                Err(error) => assert!(
-                    !refusal.is_empty() && error.contains(refusal),
-                    "{cluster}: {error}"
-                ),
-            }
-        }
-    }
-}
-
 /// What runs stays where it is; what is new keeps away, unless it tolerates the taint.
 fn taints_keep_new_placements_away(fleet: &Fleet) {
     let taint = "patch cluster member-2 --type merge -p {\"spec\":{\"taints\":[{\"key\":\"drain\",\"value\":\"now\",\"effect\":\"NoSchedule\"}]}}";
@@ -292,137 +177,6 @@ fn taints_keep_new_placements_away(fleet: &Fleet) {
         is_on(fleet, "late", &MEMBERS)
     });
     fleet.kubectl("hub", "delete crp late bold --timeout=60s");
-}
-
-/// The kind as far as a hub uses it, in the shape of SIG Multicluster's.
-const CLUSTER_PROFILES: &str = r"
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: clusterprofiles.multicluster.x-k8s.io, annotations: {api-approved.kubernetes.io: 'unapproved, a test'}}
-spec:
-  group: multicluster.x-k8s.io
-  scope: Namespaced
-  names: {plural: clusterprofiles, singular: clusterprofile, kind: ClusterProfile, listKind: ClusterProfileList}
-  versions:
-  - name: v1alpha1
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema:
-      openAPIV3Schema:
-        type: object
-        required: [spec]
-        properties:
-          spec:
-            type: object
-            required: [clusterManager]
-            properties:
-              displayName: {type: string}
-              clusterManager:
-                type: object
-                required: [name]
-                properties: {name: {type: string}}
-                x-kubernetes-validations: [{rule: self == oldSelf, message: immutable}]
-          status:
-            type: object
-            properties:
-              version: {type: object, properties: {kubernetes: {type: string}}}
-              # Of an access provider, this version of the kind knows no more than the name: what it drops must
-              # not be sent for ever.
-              accessProviders: {type: array, items: {type: object, required: [name], properties: {name: {type: string}, cluster: {type: object, properties: {server: {type: string}}}}}}
-              conditions:
-                type: array
-                items:
-                  type: object
-                  properties:
-                    type: {type: string}
-                    status: {type: string}
-                    reason: {type: string}
-                    message: {type: string}
-                    observedGeneration: {type: integer}
-                    lastTransitionTime: {type: string, format: date-time}
-";
-
-fn profile(fleet: &Fleet, cluster: &str, path: &str) -> String {
-    fleet.get(
-        "hub",
-        &format!("clusterprofile {cluster} -n fleet-system"),
-        path,
-    )
-}
-
-const HEALTH: &str = "{.status.conditions[?(@.type==\"ControlPlaneHealthy\")].reason}";
-
-fn members_are_shown_as_cluster_profiles(fleet: &Fleet) {
-    assert!(
-        fleet
-            .log()
-            .contains("ClusterProfile (clusterprofiles.multicluster.x-k8s.io) is not installed")
-    );
-    fleet.apply("hub", CLUSTER_PROFILES);
-    eventually("each member has a profile", || {
-        MEMBERS
-            .iter()
-            .all(|member| profile(fleet, member, HEALTH) == "MemberClusterAPIServerHealthy")
-    });
-    assert_eq!(
-        profile(
-            fleet,
-            "member-1",
-            "{.spec.displayName}/{.spec.clusterManager.name}"
-        ),
-        "member-1/KubeFleet"
-    );
-    assert_eq!(
-        profile(fleet, "member-1", "{.metadata.labels}"),
-        r#"{"x-k8s.io/cluster-manager":"KubeFleet"}"#
-    );
-    let version = fleet.get(
-        "hub",
-        "cluster member-1",
-        "{.status.properties.k8s\\.io/k8s-version.value}",
-    );
-    assert_eq!(
-        profile(fleet, "member-1", "{.status.version.kubernetes}"),
-        version
-    );
-    let server = stored(fleet, "member-1")["clusters"][0]["cluster"]["server"].clone();
-    assert_eq!(
-        profile(
-            fleet,
-            "member-1",
-            "{.status.accessProviders[0].cluster.server}"
-        ),
-        server.as_str().unwrap()
-    );
-    assert_eq!(
-        condition(
-            fleet,
-            "member-1",
-            "ClusterPropertyCollectionSucceeded",
-            "reason"
-        ),
-        "PropertiesCollected"
-    );
-    let uid = profile(fleet, "member-2", "{.metadata.uid}");
-    fleet.kubectl("hub", "delete clusterprofile member-2 -n fleet-system");
-    eventually("one that is deleted comes back", || {
-        let new = profile(fleet, "member-2", "{.metadata.uid}");
-        !new.is_empty()
-            && new != uid
-            && profile(fleet, "member-2", HEALTH) == "MemberClusterAPIServerHealthy"
-    });
-    let profiles = |line: &str| line.contains("clusterprofiles");
-    let writes = fleet.settled(profiles);
-    // A look later nothing was written again: what the CRD has dropped is not missed.
-    fleet.kubectl("hub", "label cluster member-1 looked=at");
-    deliveries_go_on(fleet, "member-1");
-    let now: Vec<String> = fleet
-        .writes()
-        .into_iter()
-        .filter(|line| profiles(line))
-        .collect();
-    assert_eq!(now, writes);
 }
 
 fn credentials_are_rotated(fleet: &Fleet) {
@@ -670,7 +424,7 @@ fn an_unreachable_cluster_leaves_things_behind_and_says_so(fleet: &mut Fleet) {
     });
     fleet.control("stop", "member-3");
     eventually("its profile says so", || {
-        profile(fleet, "member-3", HEALTH) == "MemberAgentHeartbeatLost"
+        profiles::health(fleet, "member-3") == "MemberAgentHeartbeatLost"
     });
     let said = fleet
         .leave("member-3", &["--purge", "--timeout", "2"])
@@ -703,7 +457,7 @@ fn an_unreachable_cluster_leaves_things_behind_and_says_so(fleet: &mut Fleet) {
             .log()
             .contains("left behind on the cluster: AppliedWork app-work of placement app")
     );
-    assert_eq!(profile(fleet, "member-3", "{.metadata.name}"), "");
+    assert_eq!(profiles::field(fleet, "member-3", "{.metadata.name}"), "");
     assert_eq!(fleet.get("hub", "cluster member-3", "{.metadata.name}"), "");
     for name in ["app", "old"] {
         eventually("the placement is on the others", || {

@@ -130,7 +130,7 @@ spec:
             Some("shorter than 64"),
         ),
     ];
-    for version in ["v1", "v1alpha1", "v1beta1"] {
+    for version in ["v1", "v1beta1"] {
         for (name, selector, rule, placement, refused) in &rows {
             let manifest = format!(
                 "

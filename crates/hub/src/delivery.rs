@@ -20,7 +20,7 @@ use windlass_api::scoped::{Binding, Scope};
 use windlass_api::{Condition, labels, names};
 use windlass_cluster::{ApiError, ObjectKey, Writer, clock};
 use windlass_member::manifest::Manifest;
-use windlass_member::{Desired, Outcome, Parent, Removal, RemovalMode, report};
+use windlass_member::{Desired, Outcome, Parent, Removal, RemovalMode, Rival, report};
 use windlass_render::Confinement;
 use windlass_status::conditions::{NewCondition, find};
 use windlass_status::digest::{BindingInputs, Digest, binding_digest};
@@ -33,6 +33,7 @@ use crate::observe::{Skipped, log_binding, skipped};
 use crate::overrides::named_by;
 use crate::overrides::resolve::effects_of;
 use crate::pull::deliver::Pull;
+use crate::pull::work::parent_of as owner_of;
 use crate::removal;
 use crate::render::{self, Refusal};
 use crate::report_back::{self, ReportBack, Round, Wish};
@@ -153,7 +154,8 @@ impl Delivery {
                 .await;
         };
         let mirror = self.is_mirrored(&placement);
-        let parent = self.parent_of(placement);
+        let parent = self.parent_of(cluster, placement);
+        let absorbed = self.absorb(&member, &binding, &parent).await;
         let desired = Desired {
             work_name: member.work_name(&parent).await?,
             parent,
@@ -163,10 +165,7 @@ impl Delivery {
             mirror,
             manifests,
         };
-        let outcome = match self
-            .absorb(&member, &binding, &desired.parent, &desired.work_name)
-            .await
-        {
+        let outcome = match absorbed {
             Ok(()) => member.deliver(&desired).await,
             Err(error) => Outcome {
                 error: Some(error),
@@ -200,7 +199,7 @@ impl Delivery {
         self.write_status(binding, Some((digest, content)), |report| match refusal {
             Refusal::Override(why) => report.override_failed(&why),
             Refusal::Content(why) => {
-                report.sync_failed(format!("{why}; nothing was changed on the cluster"))
+                report.sync_failed(format!("{why}; nothing was changed on the cluster"));
             }
         })
         .await?;
@@ -316,12 +315,10 @@ impl Delivery {
                 .await?;
             return Ok(Next::Event);
         };
-        let parent = self.parent_of(placement);
+        let parent = self.parent_of(cluster, placement);
+        self.absorb(&member, binding, &parent).await?;
         let removal = match member.work_name(&parent).await {
-            Ok(work) => {
-                self.absorb(&member, binding, &parent, &work).await?;
-                member.remove(&work, &parent.placement, mode).await
-            }
+            Ok(work) => member.remove(&work, &parent.placement, mode).await,
             Err(error) => Removal::Failed(error),
         };
         match removal {
@@ -344,8 +341,17 @@ impl Delivery {
         }
     }
 
-    fn parent_of(&self, placement: ObjectKey) -> Parent {
-        works::parent(placement, |key| self.world.placements.get(key).is_some())
+    /// A placement on a cluster. Where there are Works for its agent, they say whose a name is.
+    fn parent_of(&self, cluster: &str, placement: ObjectKey) -> Parent {
+        let namespace = names::member_namespace(cluster);
+        let work = ObjectKey::namespaced(namespace, works::name_of(&placement));
+        let told = self.world.pull.works.get(&work);
+        let mut parent = works::parent(placement, |key| self.world.placements.get(key).is_some());
+        if let (Some(_), Some(work)) = (parent.rival, told) {
+            let is_ours = owner_of(&work) == parent.placement;
+            parent.rival = Some(if is_ours { Rival::Loses } else { Rival::Wins });
+        }
+        parent
     }
 
     /// Whether another live binding of the same placement stands for the same cluster: then what is there

@@ -63,7 +63,7 @@ impl Member {
 
     async fn pass(&self, desired: &Desired, apply: EffectiveApply) -> Result<Outcome, ApiError> {
         let work = self
-            .ensure_work(&desired.work_name, &desired.work_namespace, &desired.parent)
+            .ensure_work(&desired.parent, &desired.work_name, &desired.work_namespace)
             .await?;
         if let Some(message) = belongs_to_another(&work, &desired.work_namespace) {
             return Ok(Outcome {

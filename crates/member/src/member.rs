@@ -17,7 +17,7 @@ use windlass_cluster::{ApiError, Cache, CacheOptions, Change, Discovery, Gate, O
 use crate::manifest::ManifestId;
 use crate::memory::Memory;
 use crate::object::{FIELD_MANAGER, state_of_meta};
-use crate::parent::{Parent, whose};
+use crate::parent::{Parent, Rival, whose};
 use crate::watches::Watches;
 
 /// How long the first list of AppliedWorks is waited for before one is read by itself.
@@ -119,19 +119,16 @@ impl Member {
         self.turns.remove(work);
     }
 
-    /// The AppliedWork of that name for a placement, made when there is none.
+    /// The AppliedWork of a placement, made when there is none.
     pub(crate) async fn ensure_work(
         &self,
+        parent: &Parent,
         name: &str,
         namespace: &str,
-        parent: &Parent,
     ) -> Result<AppliedWork, ApiError> {
-        if let Some(mut work) = self.find_work(name).await? {
-            // What two may claim has to say whose it is before anything is done in its name.
-            if parent.rival.is_some() && whose(&work).is_none() {
-                parent.mark(&mut work.metadata);
-                work = self.writer.replace(&work).await?;
-                self.observe_work(work.clone());
+        if let Some(work) = self.find_work(name).await? {
+            if whose(&work).is_none() || parent.rival == Some(Rival::Loses) {
+                return self.marked(work, parent).await;
             }
             return Ok(work);
         }
@@ -143,6 +140,21 @@ impl Member {
         parent.mark(&mut work.metadata);
         let work = self.writer.create(&work).await?;
         self.observe_work(work.clone());
+        Ok(work)
+    }
+
+    /// The AppliedWork with labels that say whose it is, where two may claim it: before anything is done in
+    /// its name.
+    pub(crate) async fn marked(
+        &self,
+        mut work: AppliedWork,
+        parent: &Parent,
+    ) -> Result<AppliedWork, ApiError> {
+        if parent.rival.is_some() && whose(&work).as_ref() != Some(&parent.placement) {
+            parent.mark(&mut work.metadata);
+            work = self.writer.replace(&work).await?;
+            self.observe_work(work.clone());
+        }
         Ok(work)
     }
 

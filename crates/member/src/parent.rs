@@ -26,6 +26,10 @@ pub enum Rival {
     Possible,
     /// There is one.
     Present,
+    /// There is one, or was, and by the hub's Works the usual name is its.
+    Wins,
+    /// By the hub's Works the usual name is not its, whatever the labels on the cluster say.
+    Loses,
 }
 
 impl Parent {
@@ -54,6 +58,7 @@ impl Parent {
     /// Labels an AppliedWork as this placement's.
     pub(crate) fn mark(&self, meta: &mut ObjectMeta) {
         let labels = meta.labels.get_or_insert_default();
+        labels.remove(labels::PARENT_NAMESPACE);
         let ObjectKey { namespace, name } = &self.placement;
         labels.insert(labels::PARENT_PLACEMENT.to_owned(), name.clone());
         if !namespace.is_empty() {
@@ -81,10 +86,12 @@ impl Member {
     /// When the cluster can't be asked.
     pub async fn work_name(&self, parent: &Parent) -> Result<String, ApiError> {
         let usual = parent.usual_name();
-        if parent.rival.is_none() {
-            return Ok(usual);
-        }
         let hashed = parent.hashed_name();
+        match parent.rival {
+            None | Some(Rival::Loses) => return Ok(usual),
+            Some(Rival::Wins) => return Ok(hashed),
+            Some(Rival::Possible | Rival::Present) => {}
+        }
         let has = |work: Option<AppliedWork>| work.and_then(|work| whose(&work));
         if has(self.find_work(&hashed).await?).as_ref() == Some(&parent.placement) {
             return Ok(hashed);

@@ -49,7 +49,7 @@ impl Member {
                 share.objects.iter().map(ManifestId::any_version).collect();
             let entries = entries_of(&source, |id| ids.contains(&id.any_version()));
             if !entries.is_empty() {
-                let target = self.made_work(&share.work, namespace, parent).await?;
+                let target = self.made_work(parent, &share.work, namespace).await?;
                 source = self.shift(source, target, entries).await?;
             }
         }
@@ -72,7 +72,7 @@ impl Member {
                 continue;
             };
             let entries = entries_of(&source, |_| true);
-            let target = self.made_work(into, namespace, parent).await?;
+            let target = self.made_work(parent, into, namespace).await?;
             let source = self.shift(source, target, entries).await?;
             // Should anything still point at it, it stays.
             let kind = ApiResource::erase::<AppliedWork>(&());
@@ -96,15 +96,16 @@ impl Member {
         }
     }
 
+    /// The AppliedWork of that name, which is now the placement's whosever it was.
     async fn made_work(
         &self,
+        parent: &Parent,
         name: &str,
         namespace: &str,
-        parent: &Parent,
     ) -> Result<AppliedWork, ApiError> {
         match self.own_work(name, namespace).await? {
-            Some(work) => Ok(work),
-            None => self.ensure_work(name, namespace, parent).await,
+            Some(work) => self.marked(work, parent).await,
+            None => self.ensure_work(parent, name, namespace).await,
         }
     }
 

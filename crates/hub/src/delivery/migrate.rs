@@ -11,7 +11,6 @@ use windlass_member::{Member, Parent};
 use super::Delivery;
 use crate::members::migrate::Mode;
 use crate::pull::plan::{Act, Wish};
-use crate::pull::work::parent_of;
 
 impl Delivery {
     /// The mode that a binding's cluster changes to, if it does.
@@ -27,12 +26,13 @@ impl Delivery {
         member: &Member,
         binding: &Binding,
         parent: &Parent,
-        own: &str,
     ) -> Result<(), ApiError> {
-        let placement = &parent.placement;
         let cluster = &binding.spec.target_cluster;
-        let namespace = names::member_namespace(cluster);
-        let works = self.world.pull.works_of(cluster, placement);
+        let works = self.world.pull.works_of(cluster, &parent.placement);
+        if works.is_empty() {
+            return Ok(());
+        }
+        let own = member.work_name(parent).await?;
         let others: Vec<String> = works
             .iter()
             .map(|work| work.name_any())
@@ -41,16 +41,8 @@ impl Delivery {
         if others.is_empty() {
             return Ok(());
         }
-        let key = ObjectKey::namespaced(&namespace, own);
-        let taken = self.world.pull.works.get(&key);
-        if let Some(work) = taken.filter(|work| parent_of(work) != *placement) {
-            return Err(ApiError::Rejected(format!(
-                "AppliedWork {own} on cluster {cluster} belongs to placement {}, which reads like this one: one of \
-                 them has to be placed under another name before the cluster can change to push",
-                parent_of(&work)
-            )));
-        }
-        member.absorb(parent, own, &namespace, &others).await
+        let namespace = names::member_namespace(cluster);
+        member.absorb(parent, &own, &namespace, &others).await
     }
 
     /// Before the first Works are written for a cluster that the hub has delivered to: what it had under one
@@ -80,11 +72,19 @@ impl Delivery {
                 .collect(),
         };
         let shares: Vec<Share> = plan.items.iter().map(share).collect();
-        let parent = self.parent_of(wish.placement.clone());
-        let own = member.work_name(&parent).await?;
-        member
-            .split(&parent, &own, &wish.namespace, &shares)
-            .await?;
+        let parent = self.parent_of(cluster, wish.placement.clone());
+        // It may be under either name; what is in neither share stays where it is.
+        let own = [parent.usual_name(), parent.hashed_name()];
+        let names = if parent.rival.is_some() {
+            &own[..]
+        } else {
+            &own[..1]
+        };
+        for name in names {
+            member
+                .split(&parent, name, &wish.namespace, &shares)
+                .await?;
+        }
         Ok(true)
     }
 

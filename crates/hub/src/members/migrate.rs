@@ -184,10 +184,11 @@ impl Members {
                 .status
                 .as_ref()
                 .and_then(|s| s.observed_digest.as_deref());
-            let work = placement_of(binding).map(|placement| works::name_of(&placement));
+            let parent = placement_of(binding).map(|placement| works::parent(placement, |_| false));
+            let names = parent.map(|parent| [parent.usual_name(), parent.hashed_name()]);
             reports_diff(binding)
-                || matches!((&member, work, digest), (Some(member), Some(work), Some(digest))
-                    if member.has_applied(&work, digest))
+                || matches!((&member, names, digest), (Some(member), Some(names), Some(digest))
+                    if names.iter().any(|work| member.has_applied(work, digest)))
         });
         if let Some(left) = left {
             let message = format!("Waiting for the hub to have taken over {left}");

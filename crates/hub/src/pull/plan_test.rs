@@ -36,7 +36,6 @@ fn wish(placement: ObjectKey, groups: Vec<Group>) -> Wish {
         overrides_hash: "o".into(),
         cluster_overrides_hash: "c".into(),
         strategy: None,
-        report_back: None,
         groups,
     }
 }
@@ -186,7 +185,7 @@ fn a_work_that_is_being_deleted_is_waited_for() {
     server.settle(&wish);
     let time: windlass_api::Time = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     server.edit("web-work", |work| {
-        work.metadata.deletion_timestamp = Some(time)
+        work.metadata.deletion_timestamp = Some(time);
     });
     let plan = server.plan(&wish);
     assert!(plan.is_empty() && matches!(plan.items[0].act, Act::Wait));

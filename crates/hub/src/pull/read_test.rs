@@ -6,7 +6,7 @@ use super::*;
 fn work(
     name: &str,
     conditions: &[(&str, &str, &str, i64)],
-    manifests: serde_json::Value,
+    manifests: &serde_json::Value,
 ) -> WorkMeta {
     let condition = |(type_, status, reason, generation): &(&str, &str, &str, i64)| {
         json!({"type": type_, "status": status, "reason": reason, "message": "m",
@@ -107,7 +107,7 @@ fn what_works_say_is_what_the_binding_says() {
         let works: Vec<_> = works
             .iter()
             .enumerate()
-            .map(|(n, conditions)| work(&format!("w{n}"), conditions, json!(null)))
+            .map(|(n, conditions)| work(&format!("w{n}"), conditions, &json!(null)))
             .collect();
         let reading = read_all(&works, false);
         assert_eq!(told(&reading), expected, "{works:?}");
@@ -140,7 +140,7 @@ fn differences_are_told_when_all_are_known() {
         (&[], Status::False, Reason::DiffReportInProgress, 0),
     ];
     for (conditions, status, reason, differing) in rows {
-        let reading = read_all(&[work("w", conditions, json!([differs]))], true);
+        let reading = read_all(&[work("w", conditions, &json!([differs]))], true);
         assert_eq!(told(&reading), [(Stage::DiffReported, status, reason)]);
         assert_eq!(reading.diffed.len(), differing, "{conditions:?}");
     }
@@ -154,7 +154,7 @@ fn an_agent_that_prepares_has_not_failed() {
         (json!([prepares]), Reason::ApplyInProgress),
         (json!([prepares, fails]), Reason::NotAllWorkHaveBeenApplied),
     ] {
-        let reading = read_all(&[work("w", &[NOT_APPLIED], manifests)], false);
+        let reading = read_all(&[work("w", &[NOT_APPLIED], &manifests)], false);
         assert_eq!(told(&reading)[0].2, reason);
     }
 }
@@ -173,8 +173,8 @@ fn lists_are_sorted_over_all_works_and_then_cut() {
         numbers.rev().map(object).collect()
     };
     let works = [
-        work("w0", &[NOT_APPLIED], objects(80..150)),
-        work("w1", &[NOT_APPLIED], objects(0..80)),
+        work("w0", &[NOT_APPLIED], &objects(80..150)),
+        work("w1", &[NOT_APPLIED], &objects(0..80)),
     ];
     let reading = read_all(&works, false);
     assert_eq!(reading.failed.len(), LIMIT);
@@ -191,7 +191,7 @@ fn objects_of_an_envelope_name_it() {
     let mut live = work(
         "w",
         &[NOT_APPLIED],
-        json!([object("a", "Applied", "False", "X")]),
+        &json!([object("a", "Applied", "False", "X")]),
     );
     for (key, value) in [
         (
@@ -212,7 +212,7 @@ fn objects_of_an_envelope_name_it() {
 
 #[test]
 fn a_report_about_something_else_is_none() {
-    let live = work("w", &[APPLIED, AVAILABLE], json!(null));
+    let live = work("w", &[APPLIED, AVAILABLE], &json!(null));
     for (live, is_current) in [(Some(&live), false), (None, true)] {
         let seen = [Seen {
             name: "w",
