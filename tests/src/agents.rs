@@ -341,8 +341,12 @@ impl Inner {
         let deleted = work.metadata.deletion_timestamp.is_some();
         let generation = work.metadata.generation.unwrap_or_default();
         let free = holds_on && work.finalizers().is_empty();
-        let what = format!("{:?} {generation} {deleted} {behaviour:?} {free}", work.uid());
-        if leaves && !holds_on || behaviour == Behaviour::Silent || !self.is_new(&key(&work), what) {
+        let what = format!(
+            "{:?} {generation} {deleted} {behaviour:?} {free}",
+            work.uid()
+        );
+        if leaves && !holds_on || behaviour == Behaviour::Silent || !self.is_new(&key(&work), what)
+        {
             return;
         }
         let member = self.lock().members.get(&cluster).cloned();

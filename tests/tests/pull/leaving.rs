@@ -13,7 +13,8 @@ fn agents_that_do_not_leave_are_left() {
     fleet.start_hub_with(&["--cluster-unhealthy-threshold", "3s"]);
     let agents = Agents::start(&fleet);
     fleet.apply("hub", &(cluster("held") + &cluster("dead")));
-    let quiet = cluster("quiet").replace("heartbeatPeriodSeconds: 600", "heartbeatPeriodSeconds: 1");
+    let quiet =
+        cluster("quiet").replace("heartbeatPeriodSeconds: 600", "heartbeatPeriodSeconds: 1");
     fleet.apply("hub", &quiet);
     fleet.apply("hub", APP);
     fleet.apply("hub", PLACEMENT);

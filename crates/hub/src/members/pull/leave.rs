@@ -13,7 +13,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 use windlass_api::member::{Leaving, MemberCluster};
-use windlass_api::pull::MembershipState;
+use windlass_api::pull::{InternalMemberCluster, MembershipState};
 use windlass_api::{labels, names};
 use windlass_cluster::clock::{self, Instant};
 use windlass_cluster::{ApiError, ObjectKey};
@@ -101,7 +101,7 @@ impl Members {
             None => true,
             Some(agent) => {
                 agent.spec.state == MembershipState::Leave
-                    && match status::has_joined(agent.status.as_ref()) {
+                    && match says_joined(&agent) {
                         Some(joined) => !joined,
                         None => agent.status.is_none(),
                     }
@@ -180,6 +180,11 @@ impl Members {
         };
         self.writer.delete(&object).await
     }
+}
+
+/// Whether the agent says that it has joined; none while it says neither.
+pub(in crate::members) fn says_joined(agent: &InternalMemberCluster) -> Option<bool> {
+    status::has_joined(agent.status.as_ref(), agent.metadata.generation)
 }
 
 /// Whether an agent has done nothing for [`GRACE`]; and since when, with how many Works, to ask with again.

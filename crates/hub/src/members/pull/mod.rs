@@ -77,6 +77,9 @@ impl Members {
         let retry = not_ready.is_some();
         let facts = Facts {
             report,
+            told: internal
+                .as_deref()
+                .and_then(|agent| agent.metadata.generation),
             not_ready,
             heard: self.world.pull.heard(&name).at().map(|heard| heard.time),
             silent,
