@@ -10,7 +10,7 @@ fn agents_that_do_not_leave_are_left() {
     let mut fleet = Fleet::up("agents-leave", 0);
     let crds = fleet.windlass(&["crds"]).unwrap();
     fleet.apply("hub", &crds);
-    fleet.start_hub_with(&["--cluster-unhealthy-threshold", "3s"]);
+    fleet.start_hub();
     let agents = Agents::start(&fleet);
     fleet.apply("hub", &(cluster("held") + &cluster("dead")));
     let quiet =

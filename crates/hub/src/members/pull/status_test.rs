@@ -184,6 +184,7 @@ fn an_agent_that_falls_silent_is_unreachable_and_has_not_left() {
 fn without_an_agent_the_cluster_is_ready_or_says_why_not() {
     let nothing = Facts {
         report: None,
+        told: None,
         not_ready: None,
         heard: None,
         silent: Some(Duration::from_secs(999)),
