@@ -32,9 +32,9 @@ use windlass_api::placement::ApplyStrategyType;
 use windlass_api::scoped::Binding;
 use windlass_api::{labels, names};
 use windlass_cluster::{ApiError, ObjectKey, clock};
-use windlass_member::install::Rights;
 use windlass_status::conditions::{NewCondition, find, remove, set};
 
+use super::leave::{Farewell, Haste, rights_stay};
 use super::pull::leave::says_joined;
 use super::{Members, is_push};
 use crate::pull::work::WorkMeta;
@@ -44,6 +44,8 @@ use crate::world::{BY_CLUSTER, placement_of};
 
 /// Condition of a cluster that changes its mode; the message says what that waits for.
 pub const MIGRATING: &str = "Migrating";
+/// Its reason when it is over and something of the old mode is left on the cluster.
+const LEFT_BEHIND: &str = "MemberClusterLeftBehind";
 /// How often a cluster that changes its mode is looked at.
 const PERIOD: Duration = Duration::from_secs(1);
 /// How many placements a message names.
@@ -125,14 +127,17 @@ impl Members {
         if let Some(why) = holds_push(joined, left.as_deref(), trouble.as_deref()) {
             return self.say_migrating(&cluster, &why).await;
         }
+        let mut left = None;
         if self.has_credentials(name) {
-            match self.remove_rights(name, trouble).await {
-                Ok(Rights::Gone) => {}
-                Ok(Rights::Going) => return Ok(Next::After(PERIOD)),
-                Err(trouble) => tracing::warn!(
-                    trouble,
-                    "the hub's own rights are left behind on the cluster, which an agent delivers to now"
-                ),
+            match self.remove_rights(name, trouble, Haste::Stays).await {
+                Farewell::Gone => {}
+                Farewell::Going(None) => return Ok(Next::After(PERIOD)),
+                Farewell::Going(Some(trouble)) => {
+                    let message =
+                        format!("Waiting for the hub's own rights on the cluster to go: {trouble}");
+                    return self.say_migrating(&cluster, &message).await;
+                }
+                Farewell::Stays(trouble) => left = Some(rights_stay(&trouble)),
             }
             self.goodbyes.remove(name);
             self.disconnect(name);
@@ -141,7 +146,7 @@ impl Members {
                 self.world.secrets.observe_deleted(&secret);
             }
         }
-        self.migrated(&cluster).await
+        self.migrated(&cluster, left.as_deref()).await
     }
 
     /// Pull, to become push.
@@ -206,7 +211,7 @@ impl Members {
             return self.say_migrating(&cluster, &message).await;
         }
         self.agents.remove(name);
-        self.migrated(&cluster).await
+        self.migrated(&cluster, None).await
     }
 
     /// Names of placements on the cluster that something does not hold for, in words.
@@ -263,18 +268,42 @@ impl Members {
         Ok(())
     }
 
-    /// The mark goes, and what was said of it.
-    async fn migrated(&self, cluster: &MemberCluster) -> Result<Next, ApiError> {
+    /// The mark goes, and what was said of it, unless something is left on the cluster of the old mode.
+    async fn migrated(
+        &self,
+        cluster: &MemberCluster,
+        left: Option<&str>,
+    ) -> Result<Next, ApiError> {
         let mut live = cluster.clone();
+        if let Some(message) = left {
+            // Before the mark goes: who waits for that reads it.
+            let mut status = live.status.clone().unwrap_or_default();
+            set(
+                status.conditions.get_or_insert_default(),
+                NewCondition {
+                    type_: MIGRATING,
+                    status: Status::False,
+                    reason: LEFT_BEHIND,
+                    message: message.to_owned(),
+                    observed_generation: live.metadata.generation,
+                },
+                clock::now(),
+            );
+            live = self.put_status(&live, status).await?;
+            self.world
+                .observer
+                .cluster_left_behind(&live, LEFT_BEHIND, message);
+        }
         if live.annotations_mut().remove(labels::MIGRATE_TO).is_some() {
             live = self.writer.replace(&live).await?;
             self.world.clusters.observe(live.clone());
         }
         let mut status = live.status.clone().unwrap_or_default();
-        if status
-            .conditions
-            .as_mut()
-            .is_some_and(|list| remove(list, MIGRATING))
+        if left.is_none()
+            && status
+                .conditions
+                .as_mut()
+                .is_some_and(|list| remove(list, MIGRATING))
         {
             self.put_status(&live, status).await?;
         }

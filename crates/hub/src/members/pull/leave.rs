@@ -90,7 +90,12 @@ impl Members {
             return Ok(Next::After(Duration::from_secs(1)));
         }
         self.agents.remove(&name);
-        self.let_go(cluster).await
+        if !self.has_credentials(&name) {
+            return self.let_go(cluster).await;
+        }
+        // It was about to change its mode of delivery.
+        let trouble = self.reach(&name).await;
+        self.say_goodbye(cluster, trouble).await
     }
 
     /// Whether nothing that was written for an agent is applied any more: it has said that it has left, or
