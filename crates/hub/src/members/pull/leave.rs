@@ -5,6 +5,7 @@
 //! |---|---|
 //! | to be purged, Works left | they are deleted, and the agent removes what they placed |
 //! | the agent has not left | it is told to, and waited for, until `--force-delete-wait-time` is over |
+//! | it has left, what is to be purged is still there | the hub removes it, if it can |
 //! | it has left, or is given up | its Works go, and nothing of what they placed; then its namespace |
 //! | the namespace is gone, bindings too | the finalizer of the cluster goes |
 
@@ -44,27 +45,32 @@ impl Members {
         let namespace = names::member_namespace(&name);
         self.listen(&name, cluster);
         let given_up = self.is_over(cluster, self.is_stuck(&name));
-        if !self.agent_is_gone(&name) && !given_up {
-            if is_purged(cluster) && !self.world.bindings.by_index(BY_CLUSTER, &name).is_empty() {
-                self.say(
-                    cluster,
-                    Leaving::Left,
-                    "Leaving: the cluster's agent removes what was placed there",
-                )
-                .await?;
-                return Ok(self.again(cluster));
-            }
-            self.tell_to_leave(cluster).await?;
-            let message = "Leaving: the cluster's agent lets go of what was placed there";
-            self.say(cluster, Leaving::Left, message).await?;
-            return Ok(self.again(cluster));
+        let is_gone = self.agent_is_gone(&name);
+        let purges =
+            is_purged(cluster) && !self.world.bindings.by_index(BY_CLUSTER, &name).is_empty();
+        if !is_gone && !given_up {
+            return self.ask_agent(cluster, purges).await;
         }
-        if !self.agent_is_gone(&name) && !self.has_given_up(&name) {
+        // It has left before it removed everything.
+        let is_left = purges && is_gone && self.has_left(&name);
+        if is_left && self.has_credentials(&name) {
+            let trouble = self.reach(&name).await;
+            if !self.is_over(cluster, trouble.is_some()) {
+                return self.purge_after(cluster, trouble).await;
+            }
+        }
+        if (!is_gone || is_left) && !self.has_given_up(&name) {
             // Said first: delivery lets go of a binding only then.
-            let how = format!(
-                "Leaving without the cluster's agent, which was waited for for {} s",
-                waited(cluster).as_secs()
-            );
+            let how = if is_left {
+                "Leaving without a purge: the cluster's agent had left before that, and the hub can't reach the \
+                 cluster"
+                    .to_owned()
+            } else {
+                format!(
+                    "Leaving without the cluster's agent, which was waited for for {} s",
+                    waited(cluster).as_secs()
+                )
+            };
             let bindings = self.world.bindings.by_index(BY_CLUSTER, &name);
             self.give_up(cluster, &how, &bindings).await?;
         }
@@ -96,6 +102,45 @@ impl Members {
         // It was about to change its mode of delivery.
         let trouble = self.reach(&name).await;
         self.say_goodbye(cluster, trouble).await
+    }
+
+    /// The agent removes what is to be purged, and then is told to leave.
+    async fn ask_agent(&self, cluster: &MemberCluster, purges: bool) -> Result<Next, ApiError> {
+        // One that was told to leave for another reason removes nothing any more.
+        let message = if purges && !self.is_told_to_leave(&cluster.name_any()) {
+            "Leaving: the cluster's agent removes what was placed there"
+        } else {
+            self.tell_to_leave(cluster).await?;
+            "Leaving: the cluster's agent lets go of what was placed there"
+        };
+        self.say(cluster, Leaving::Left, message).await?;
+        Ok(self.again(cluster))
+    }
+
+    /// The agent has left, since the cluster was about to change its mode of delivery: the hub has the means to
+    /// remove what it had placed.
+    async fn purge_after(
+        &self,
+        cluster: &MemberCluster,
+        trouble: Option<String>,
+    ) -> Result<Next, ApiError> {
+        let name = cluster.name_any();
+        let mut message =
+            "Leaving: the hub removes what the cluster's agent had placed there".to_owned();
+        if let Some(trouble) = trouble {
+            message = format!("{message}; the cluster can't be reached: {trouble}");
+        }
+        self.say(cluster, Leaving::Left, &message).await?;
+        for binding in self.world.bindings.by_index(BY_CLUSTER, &name) {
+            self.world.queues.bindings.add(ObjectKey::of(&*binding));
+        }
+        Ok(Next::After(Duration::from_secs(1)))
+    }
+
+    /// Whether the agent was there, and says that it has left.
+    fn has_left(&self, name: &str) -> bool {
+        let agent = self.world.pull.agent(name);
+        agent.is_some_and(|agent| says_joined(&agent) == Some(false))
     }
 
     /// Whether nothing that was written for an agent is applied any more: it has said that it has left, or
