@@ -122,7 +122,9 @@ impl Members {
         } else {
             None
         };
-        let left = self.not_yet(name, |binding| self.is_reported(name, binding));
+        let left = self.not_yet(name, |binding| {
+            binding.metadata.deletion_timestamp.is_some() || self.is_reported(name, binding)
+        });
         let joined = self.world.pull.agent(name).as_deref().and_then(says_joined);
         if let Some(why) = holds_push(joined, left.as_deref(), trouble.as_deref()) {
             return self.say_migrating(&cluster, &why).await;
@@ -188,9 +190,12 @@ impl Members {
                 .and_then(|s| s.observed_digest.as_deref());
             let parent = placement_of(binding).map(|placement| works::parent(placement, |_| false));
             let names = parent.map(|parent| [parent.usual_name(), parent.hashed_name()]);
-            reports_diff(binding)
+            let has_works = placement_of(binding)
+                .is_some_and(|placement| !self.world.pull.works_of(name, &placement).is_empty());
+            let is_applied = reports_diff(binding)
                 || matches!((&member, names, digest), (Some(member), Some(names), Some(digest))
-                    if names.iter().any(|work| member.has_applied(work, digest)))
+                    if names.iter().any(|work| member.has_applied(work, digest)));
+            is_taken_over(binding, has_works, is_applied)
         });
         if let Some(left) = left {
             let message = format!("Waiting for the hub to have taken over {left}");
@@ -219,11 +224,7 @@ impl Members {
         let bindings = self.world.bindings.by_index(BY_CLUSTER, name);
         let mut left: Vec<String> = bindings
             .iter()
-            .filter(|binding| {
-                binding.metadata.deletion_timestamp.is_none()
-                    && !binding.spec.resource_snapshot_name.is_empty()
-                    && !holds(binding)
-            })
+            .filter(|binding| !binding.spec.resource_snapshot_name.is_empty() && !holds(binding))
             .filter_map(|binding| placement_of(&**binding).map(|key| key.to_string()))
             .collect();
         left.sort();
@@ -335,6 +336,15 @@ impl Members {
     }
 }
 
+/// Whether the hub does not need an agent's Works for a binding any more. They alone tell under which
+/// AppliedWorks the agent had the objects, also of a binding that is being deleted.
+fn is_taken_over(binding: &Binding, has_works: bool, is_applied: bool) -> bool {
+    if binding.metadata.deletion_timestamp.is_some() {
+        return !has_works;
+    }
+    is_applied
+}
+
 /// What the end of the hub's rights on a cluster in pull mode waits for. `left`: placements that no agent has
 /// reported on; `trouble`: why the hub can't reach the cluster.
 fn holds_push(joined: Option<bool>, left: Option<&str>, trouble: Option<&str>) -> Option<String> {
@@ -373,6 +383,26 @@ fn has_report(work: &WorkMeta) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn works_are_kept_until_the_hub_has_what_was_in_them() {
+        let binding = |deleted: bool| {
+            let mut binding = Binding::default();
+            let now = windlass_api::Time(clock::now());
+            binding.metadata.deletion_timestamp = deleted.then_some(now);
+            binding
+        };
+        for (about, deleted, has_works, is_applied, expected) in [
+            ("applied", false, true, true, true),
+            ("not yet", false, true, false, false),
+            ("being deleted, with its Works", true, true, false, false),
+            ("being deleted, applied before", true, true, true, false),
+            ("being deleted, without any", true, false, false, true),
+        ] {
+            let taken = is_taken_over(&binding(deleted), has_works, is_applied);
+            assert_eq!(taken, expected, "{about}");
+        }
+    }
 
     #[test]
     fn the_hub_keeps_its_rights_until_an_agent_has_everything() {

@@ -18,6 +18,8 @@ use crate::world::BY_PLACEMENT;
 
 /// How many clusters are named in the message.
 const NAMED: usize = 5;
+/// How what goes on by itself ends.
+const ROUTINE: [&str; 3] = [" to be gone", " to be released", " to let go"];
 /// What is said of a cluster that has not said anything yet.
 const REMOVING: &str = "removing";
 
@@ -128,11 +130,11 @@ impl Actor {
 }
 
 /// Whether a removal is just going on: objects have been asked to go, and nothing holds them.
-fn is_routine(trouble: &str) -> bool {
+pub(crate) fn is_routine(trouble: &str) -> bool {
     trouble == REMOVING
         || trouble
             .split(", ")
-            .all(|what| what.ends_with(" to be gone") || what.ends_with(" to be released"))
+            .all(|what| ROUTINE.iter().any(|end| what.ends_with(end)))
 }
 
 /// What the removal of a binding waits for.
@@ -163,6 +165,10 @@ mod tests {
             ),
             (
                 "waiting for cluster east to be reachable, to remove what was placed there",
+                false,
+            ),
+            (
+                "waiting for cluster east to be reachable: its agent does not report",
                 false,
             ),
             (

@@ -255,7 +255,7 @@ impl Members {
     }
 
     /// Whether a cluster's agent has stopped reporting.
-    pub(super) fn is_silent(&self, name: &str) -> bool {
+    pub(crate) fn is_silent(&self, name: &str) -> bool {
         self.agents.get(name).is_some_and(|agent| agent.silent)
     }
 }
