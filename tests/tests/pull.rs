@@ -508,7 +508,7 @@ fn a_cluster_changes_its_mode_and_keeps_everything() {
             && condition(&fleet, "web", "Available", "status") == "True"
     });
     assert_eq!(placed(&fleet, "member-1"), uids);
-    fleet.kubectl("hub", "delete crp web --timeout=60s");
+    leaving::a_cluster_is_purged_while_its_mode_changes(&fleet, &agents);
     eventually("everything is gone", || {
         placed(&fleet, "member-1").iter().all(String::is_empty)
     });

@@ -3,7 +3,7 @@
 use windlass_tests::agents::{Agents, Behaviour};
 use windlass_tests::{Fleet, eventually};
 
-use super::{APP, PLACEMENT, cluster, condition, entry, is_available_at};
+use super::{APP, PLACEMENT, cluster, condition, entry, is_available_at, migrate};
 
 #[test]
 fn agents_that_do_not_leave_are_left() {
@@ -71,4 +71,28 @@ fn a_silent_agent_is_named(fleet: &Fleet, agents: &Agents) {
     eventually("the placement is gone", || {
         fleet.get("hub", "crp web", "{.kind}").is_empty()
     });
+}
+
+/// The agent has left, since the hub was to deliver: it does what the agent can't do any more, and then takes
+/// its own rights away.
+pub fn a_cluster_is_purged_while_its_mode_changes(fleet: &Fleet, agents: &Agents) {
+    agents.behave("member-1", Behaviour::HoldsOn);
+    let member = fleet.kubeconfig("member-1");
+    let member = member.to_string_lossy();
+    let push = ["--to", "push", "--member-kubeconfig", &member];
+    let said = migrate(fleet, &[&push[..], &["--timeout", "5s"]].concat());
+    let said = said.unwrap_err();
+    assert!(said.contains("agent to let go"), "{said}");
+    let rights = "clusterrolebinding windlass-hub";
+    assert!(!fleet.get("member-1", rights, "{.kind}").is_empty());
+    std::thread::scope(|scope| {
+        let left = scope.spawn(|| fleet.leave("member-1", &["--purge"]));
+        eventually("the cluster leaves", || {
+            let path = "{.metadata.deletionTimestamp}";
+            !fleet.get("hub", "cluster member-1", path).is_empty()
+        });
+        agents.behave("member-1", Behaviour::Good);
+        left.join().unwrap().unwrap();
+    });
+    assert_eq!(fleet.get("member-1", rights, "{.kind}"), "");
 }
