@@ -46,8 +46,8 @@ impl Delivery {
             Ok(Delivered::Waits(moment)) => Ok(Next::After(moment)),
             Ok(Delivered::Told(reading)) => {
                 let copied = if self.is_mirrored(&content.placement) {
-                    let works = self.pull.caches().works_of(cluster, &content.placement);
-                    let statuses = report_back::of_works(&works);
+                    let works = self.pull.current(cluster, &wish);
+                    let statuses = report_back::of_works(&works, manifests);
                     Some(
                         self.report_back
                             .copy(&key, &content.placement, statuses)

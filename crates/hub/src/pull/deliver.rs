@@ -178,6 +178,18 @@ impl Pull {
         Ok(())
     }
 
+    /// The Works that hold what is wanted, as the hub left them, and are not being deleted.
+    #[must_use]
+    pub fn current(&self, cluster: &str, wish: &Wish) -> Vec<Arc<WorkMeta>> {
+        let plan = self.plan(cluster, wish);
+        let kept = plan
+            .items
+            .iter()
+            .filter(|item| matches!(item.act, Act::Keep));
+        kept.filter_map(|item| self.find(&wish.namespace, &item.name))
+            .collect()
+    }
+
     fn read(&self, wish: &Wish, plan: &Plan, report_diff: bool) -> Reading {
         let mut live: Vec<(&Item, Option<Arc<WorkMeta>>)> = plan
             .items
