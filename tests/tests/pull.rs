@@ -1,6 +1,9 @@
 //! Delivery by agents beside delivery by push: 50 clusters with agents that are played, two real members.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+#[path = "pull/leaving.rs"]
+mod leaving;
+
 use std::collections::BTreeMap;
 
 use windlass_tests::agents::{Agents, Behaviour, may_bypass};

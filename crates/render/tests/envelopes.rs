@@ -10,7 +10,7 @@ mod common;
 
 use common::*;
 use serde_json::{Value, json};
-use windlass_api::placement::EnvelopeType;
+use windlass_api::placement::{EnvelopeIdentifier, EnvelopeType};
 use windlass_render::{
     Cluster, Confinement, Part, PlacementKey, Rendered, Scope, View, open, render,
 };
@@ -317,12 +317,31 @@ fn attacks_with_objects() {
             let result = render_in(TEAM, Scope::Namespace("app"), privileged, &object, &[]);
             assert_eq!(result.is_ok(), expected, "{privileged:?} {object}");
             assert!(render_in(WEB, Scope::Cluster, privileged, &object, &[]).is_ok());
+            // Who wrote a ResourceEnvelope is the same whoever selects it.
+            let of = |namespace: Option<&str>, type_| EnvelopeIdentifier {
+                name: "env".to_owned(),
+                namespace: namespace.map(str::to_owned),
+                type_: Some(type_),
+            };
+            let in_envelope = |envelope: &EnvelopeIdentifier| {
+                render_part(
+                    WEB,
+                    Scope::Cluster,
+                    privileged,
+                    (&object, Some(envelope)),
+                    &[],
+                )
+            };
+            let result = in_envelope(&of(Some("app"), EnvelopeType::ResourceEnvelope));
+            assert_eq!(result.is_ok(), expected, "{privileged:?} {object}");
+            let result = in_envelope(&of(None, EnvelopeType::ClusterResourceEnvelope));
+            assert!(result.is_ok(), "{object}");
         }
     }
 }
 
-/// Ways in which a patch may change rights or pod security. None is open to a ResourceOverride in a
-/// namespaced placement; all are to a ClusterResourceOverride, which an administrator writes.
+/// Ways in which a patch may change rights or pod security. None is open to a ResourceOverride, in a
+/// placement of whichever scope; all are to a ClusterResourceOverride, which an administrator writes.
 #[test]
 fn attacks_with_patches() {
     let pod = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "app",
@@ -424,18 +443,16 @@ fn attacks_with_patches() {
             assert!(text.contains("unless an administrator allows it"), "{text}");
             assert_eq!(errors[0].path.as_deref(), patch["path"].as_str());
         }
-        assert!(with(ro("o", target(), rules()), ALLOWED).is_ok(), "{patch}");
-        assert!(
-            with(cro("o", namespace(), rules()), REFUSED).is_ok(),
-            "{patch}"
-        );
-        let whole = render_in(
-            WEB,
-            Scope::Cluster,
-            REFUSED,
-            &pod,
-            &[ro("o", target(), rules())],
-        );
-        assert!(whole.is_ok(), "{patch}");
+        let whole =
+            |source, privileged| render_in(WEB, Scope::Cluster, privileged, &pod, &[source]);
+        let result = whole(ro("o", target(), rules()), REFUSED);
+        assert_eq!(result.is_ok(), harmless, "{patch}");
+        for on in [&with as &dyn Fn(_, _) -> _, &whole] {
+            assert!(on(ro("o", target(), rules()), ALLOWED).is_ok(), "{patch}");
+            assert!(
+                on(cro("o", namespace(), rules()), REFUSED).is_ok(),
+                "{patch}"
+            );
+        }
     }
 }

@@ -12,6 +12,7 @@ use windlass_api::{labels, names};
 use windlass_cluster::clock::{self, Instant};
 use windlass_cluster::{ApiError, ObjectKey};
 use windlass_member::install::{Rights, SERVICE_ACCOUNT};
+use windlass_member::{Parent, Rival};
 
 use super::left_behind::{self, LeftBehind};
 use super::{Members, status};
@@ -135,7 +136,7 @@ impl Members {
                 let live = self.world.placements.get(&placement);
                 Some(LeftBehind::of(
                     &placement,
-                    works::name_of(&placement),
+                    self.applied_works(&cluster.name_any(), &placement),
                     live.as_deref(),
                 ))
             })
@@ -150,6 +151,17 @@ impl Members {
             tracing::warn!("left behind on the cluster: {left}");
         }
         Ok(())
+    }
+
+    /// Names that a placement's AppliedWorks have on a cluster, as far as the hub knows without asking there.
+    fn applied_works(&self, cluster: &str, placement: &ObjectKey) -> Vec<String> {
+        // Of an agent: they have the names of its Works.
+        let told = self.world.pull.works_of(cluster, placement);
+        if !told.is_empty() {
+            return told.iter().map(|work| work.name_any()).collect();
+        }
+        let exists = |key: &ObjectKey| self.world.placements.get(key).is_some();
+        possible_names(&works::parent(placement.clone(), exists))
     }
 
     /// Removes the hub's rights on the cluster, the last thing that is asked of it.
@@ -281,6 +293,20 @@ fn placements(bindings: &[Arc<Binding>]) -> String {
     format!("placement(s) {}{tail}", names.join(", "))
 }
 
+/// Names of which one is that of a placement's AppliedWork.
+fn possible_names(parent: &Parent) -> Vec<String> {
+    match parent.rival {
+        // Who was first is known on the cluster only.
+        Some(Rival::Present) => vec![format!(
+            "{} or {}",
+            parent.usual_name(),
+            parent.hashed_name()
+        )],
+        Some(Rival::Wins) => vec![parent.hashed_name()],
+        None | Some(Rival::Possible | Rival::Loses) => vec![parent.usual_name()],
+    }
+}
+
 /// How long a cluster has been leaving.
 pub(super) fn waited(cluster: &MemberCluster) -> Duration {
     let deleted = cluster.metadata.deletion_timestamp.as_ref();
@@ -288,4 +314,20 @@ pub(super) fn waited(cluster: &MemberCluster) -> Duration {
         .map(|deleted| clock::now().duration_since(deleted.0))
         .and_then(|waited| Duration::try_from(waited).ok())
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_placements_of_one_name_have_two_names_on_a_cluster() {
+        let named = |rival| {
+            let placement = ObjectKey::namespaced("web", "x");
+            possible_names(&works::parent(placement, |_| rival)).join("")
+        };
+        assert_eq!(named(false), "web.x-work");
+        let both = named(true);
+        assert!(both.starts_with("web.x-work or web.x-"), "{both}");
+    }
 }

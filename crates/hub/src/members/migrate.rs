@@ -35,7 +35,8 @@ use windlass_cluster::{ApiError, ObjectKey, clock};
 use windlass_member::install::Rights;
 use windlass_status::conditions::{NewCondition, find, remove, set};
 
-use super::{Members, is_push, pull};
+use super::pull::leave::says_joined;
+use super::{Members, is_push};
 use crate::pull::work::WorkMeta;
 use crate::worker::Next;
 use crate::works;
@@ -92,8 +93,8 @@ impl Members {
             Err(error) => return Err(error),
         };
         let agent = self.world.pull.agent(name);
-        let status = agent.as_deref().and_then(|agent| agent.status.as_ref());
-        if waits.is_none() && pull::status::has_joined(status) == Some(true) {
+        let joined = agent.as_deref().and_then(says_joined);
+        if waits.is_none() && joined == Some(true) {
             self.change_mode(&cluster, Mode::Pull).await?;
             return Ok(Next::After(PERIOD));
         }
@@ -120,13 +121,9 @@ impl Members {
             None
         };
         let left = self.not_yet(name, |binding| self.is_reported(name, binding));
-        if let (Some(left), Some(trouble)) = (&left, &trouble) {
-            let message = format!("Waiting for the hub to reach the cluster for {left}: {trouble}");
-            return self.say_migrating(&cluster, &message).await;
-        }
-        if let Some(left) = left {
-            let message = format!("Waiting for the cluster's agent to report on {left}");
-            return self.say_migrating(&cluster, &message).await;
+        let joined = self.world.pull.agent(name).as_deref().and_then(says_joined);
+        if let Some(why) = holds_push(joined, left.as_deref(), trouble.as_deref()) {
+            return self.say_migrating(&cluster, &why).await;
         }
         if self.has_credentials(name) {
             match self.remove_rights(name, trouble).await {
@@ -309,6 +306,26 @@ impl Members {
     }
 }
 
+/// What the end of the hub's rights on a cluster in pull mode waits for. `left`: placements that no agent has
+/// reported on; `trouble`: why the hub can't reach the cluster.
+fn holds_push(joined: Option<bool>, left: Option<&str>, trouble: Option<&str>) -> Option<String> {
+    match (left, trouble) {
+        // The mode may have been set by hand.
+        _ if joined != Some(true) => Some(
+            "Waiting for an agent to join; until then the hub keeps its rights on the cluster, with which \
+             `windlass migrate --to push` goes back"
+                .to_owned(),
+        ),
+        (Some(left), Some(trouble)) => Some(format!(
+            "Waiting for the hub to reach the cluster for {left}: {trouble}"
+        )),
+        (Some(left), None) => Some(format!(
+            "Waiting for the cluster's agent to report on {left}"
+        )),
+        (None, _) => None,
+    }
+}
+
 fn reports_diff(binding: &Binding) -> bool {
     let strategy = binding.spec.apply_strategy.as_ref();
     strategy.and_then(|strategy| strategy.type_) == Some(ApplyStrategyType::ReportDiff)
@@ -322,4 +339,35 @@ fn has_report(work: &WorkMeta) -> bool {
             .and_then(|status| find(&status.conditions, stage.as_str()))
             .is_some_and(|condition| condition.observed_generation == work.metadata.generation)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hub_keeps_its_rights_until_an_agent_has_everything() {
+        let joins = Some("an agent to join");
+        for (joined, left, trouble, expected) in [
+            (None, None, None, joins),
+            (Some(false), None, None, joins),
+            (None, Some("web"), Some("refused"), joins),
+            (Some(true), Some("web"), None, Some("to report on web")),
+            (
+                Some(true),
+                Some("web"),
+                Some("refused"),
+                Some("to reach the cluster for web: refused"),
+            ),
+            (Some(true), None, Some("refused"), None),
+            (Some(true), None, None, None),
+        ] {
+            let why = holds_push(joined, left, trouble);
+            let fits = match (&why, expected) {
+                (Some(why), Some(expected)) => why.contains(expected),
+                (why, expected) => why.is_none() && expected.is_none(),
+            };
+            assert!(fits, "{joined:?} {left:?} {trouble:?}: {why:?}");
+        }
+    }
 }

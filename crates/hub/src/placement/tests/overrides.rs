@@ -194,6 +194,11 @@ fn nothing_moves_until_the_new_version_has_its_snapshot() {
 
 /// The override can't be worked in on the cluster, whose objects were available before.
 fn refuse(fleet: &mut Fleet, cluster: &str) {
+    refuse_with(fleet, cluster, &[(Stage::Available, "True")]);
+}
+
+/// The override can't be worked in on the cluster; what else its status says.
+fn refuse_with(fleet: &mut Fleet, cluster: &str, left: &[(Stage, &str)]) {
     let none = Groups::default();
     let digest = digest_of(&fleet.live[cluster], &none, &fleet.latest, &fleet.overrides);
     let binding = fleet.live.get_mut(cluster).unwrap();
@@ -206,10 +211,13 @@ fn refuse(fleet: &mut Fleet, cluster: &str) {
         last_transition_time: Time(Timestamp::UNIX_EPOCH),
     };
     binding.status = Some(BindingStatus {
-        conditions: Some(vec![
-            condition(Stage::Overridden, "False"),
-            condition(Stage::Available, "True"),
-        ]),
+        conditions: Some(
+            [(Stage::Overridden, "False")]
+                .iter()
+                .chain(left)
+                .map(|(stage, status)| condition(*stage, status))
+                .collect(),
+        ),
         observed_digest: digest.map(|digest: Digest| digest.to_string()),
         ..Default::default()
     });
@@ -241,4 +249,35 @@ fn a_cluster_that_can_not_have_it_holds_up_no_other() {
     fleet.overrides = resolved(&[cro("o-2", &[rule(&["a", "b", "c"], "good")])], &[v1]);
     assert_eq!(fleet.carry_out().replace.len(), 1);
     assert!(is_quiet(&fleet.plan()));
+}
+
+/// The override is wrong from the beginning: the cluster never had anything that could be available.
+#[test]
+fn a_cluster_that_never_had_it_holds_up_no_other() {
+    for reports_diff in [false, true] {
+        let mut fleet = rolling();
+        if reports_diff {
+            let apply = json!({"type": "ReportDiff"});
+            fleet.strategy.apply_strategy = Some(serde_json::from_value(apply).unwrap());
+        }
+        let v0 = cro("o-0", &[rule(&["a"], "bad")]);
+        fleet.overrides = resolved(from_ref(&v0), &[]);
+        fleet.carry_out();
+        fleet.report(&["b", "c"]);
+        refuse_with(&mut fleet, "a", &[]);
+        fleet.latest = snapshot(1);
+        // It is given another chance, and refuses again.
+        fleet.carry_out();
+        refuse_with(&mut fleet, "a", &[]);
+        for next in ["b", "c"] {
+            assert_eq!(fleet.carry_out().replace.len(), 1, "{next} {reports_diff}");
+            fleet.report(&[next]);
+        }
+        assert!(is_quiet(&fleet.plan()), "{reports_diff}");
+        assert!(
+            fleet.shown().iter().all(|b| b.ends_with("p-1-snapshot")),
+            "{:?}",
+            fleet.shown()
+        );
+    }
 }
