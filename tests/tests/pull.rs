@@ -177,7 +177,14 @@ fn an_agent_may_do_what_it_must_and_no_more(fleet: &Fleet) {
         assert!(may(verb, what, own), "{verb} {what}");
         assert!(!may(verb, what, "fleet-member-agent-08"), "{verb} {what}");
     }
-    assert!(!may("get", "secrets", own));
+    for (verb, what) in [
+        ("get", "secrets"),
+        ("delete", "works.placement.kubernetes-fleet.io"),
+        ("create", "resourceplacements.placement.kubernetes-fleet.io"),
+        ("get", "memberclusters.cluster.kubernetes-fleet.io"),
+    ] {
+        assert!(!may(verb, what, own), "{verb} {what}");
+    }
     // Guard rails that come later are none for an agent in its own namespace.
     let file = windlass_tests::root().join("deploy/guard-rails/bypass.yaml");
     fleet.kubectl("hub", &format!("apply --server-side -f {}", file.display()));

@@ -14,12 +14,12 @@ use std::time::Duration;
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 use windlass_api::conditions::{self, Status};
-use windlass_api::{CLUSTER_GROUP, PLACEMENT_GROUP};
 use windlass_api::placement::{
     PlacementPolicy, PlacementType, ReportBackDestination, ReportBackStrategyType, RolloutStrategy,
 };
 use windlass_api::pull::WorkResourceIdentifier;
 use windlass_api::scoped::{Binding, Placement, Scope};
+use windlass_api::{CLUSTER_GROUP, PLACEMENT_GROUP};
 use windlass_cluster::clock::{self, Instant};
 use windlass_cluster::{ApiError, Discovery, ObjectKey, Writer};
 use windlass_member::manifest::{Manifest, ManifestId};
@@ -511,7 +511,9 @@ mod tests {
         let envelope = json!({"type": "ResourceEnvelope", "namespace": "n", "name": "e"});
         enveloped.envelope = Some(Arc::new(serde_json::from_value(envelope).unwrap()));
         let placed = [
-            manifest(json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "n"}})),
+            manifest(
+                json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "n"}}),
+            ),
             Arc::new(enveloped),
         ];
         let forged = [
@@ -530,7 +532,10 @@ mod tests {
         };
         let plain = json!({});
         assert_eq!(told(&[work(&plain, &forged)]), []);
-        assert_eq!(told(&[work(&in_envelope, std::slice::from_ref(&service))]), []);
+        assert_eq!(
+            told(&[work(&in_envelope, std::slice::from_ref(&service))]),
+            []
+        );
         let twice = [service.clone(), service];
         let only = vec![("Service n/s".to_owned(), json!({"at": 0}))];
         assert_eq!(told(&[work(&plain, &twice), work(&plain, &twice)]), only);
