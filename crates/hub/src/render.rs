@@ -14,6 +14,7 @@ use windlass_render::{
 use crate::contents::Content;
 use crate::overrides::Version;
 use crate::overrides::resolve::placement_key;
+use crate::select::rules::ApiFilter;
 use crate::select::sanitise::sanitise;
 
 /// How many faults a message lists.
@@ -31,11 +32,11 @@ pub struct Opened {
 }
 
 /// Opens the envelopes among the objects of a snapshot, of each of which `part_of` tells the part. Manifests in
-/// envelopes have not been sanitised before.
+/// envelopes have not been sanitised before, and met no rule of selection.
 #[must_use]
-pub fn open(objects: Vec<Value>, part_of: &[usize]) -> Opened {
+pub fn open(objects: Vec<Value>, part_of: &[usize], filter: &ApiFilter) -> Opened {
     let selected = objects.iter().map(identifier_of).collect();
-    let opened = windlass_render::open(objects);
+    let opened = windlass_render::open(objects, &|manifest| filter.refuses_enveloped(manifest));
     let manifests = opened.parts.into_iter().map(|part| {
         let mut object = part.object;
         if part.envelope.is_some() {
@@ -192,7 +193,7 @@ mod tests {
             (envelope(Some("team"), &of_team), "rbac", true),
             (envelope(None, &of_cluster), "", true),
         ] {
-            let opened = open(vec![object.clone()], &[]);
+            let opened = open(vec![object.clone()], &[], &ApiFilter::default());
             assert!(opened.problems.is_empty(), "{:?}", opened.problems);
             let content = Content {
                 placement: windlass_cluster::ObjectKey::cluster("web"),

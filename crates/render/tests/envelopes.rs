@@ -12,8 +12,12 @@ use common::*;
 use serde_json::{Value, json};
 use windlass_api::placement::{EnvelopeIdentifier, EnvelopeType};
 use windlass_render::{
-    Cluster, Confinement, Part, PlacementKey, Rendered, Scope, View, open, render,
+    Cluster, Confinement, Opened, Part, PlacementKey, Rendered, Scope, View, render,
 };
+
+fn open(objects: Vec<Value>) -> Opened {
+    windlass_render::open(objects, &|_| None)
+}
 
 fn envelope(namespace: Option<&str>, data: Value) -> Value {
     let kind = if namespace.is_some() {
@@ -105,11 +109,6 @@ fn bad_content_is_named_by_envelope_and_key() {
         ),
         (
             None,
-            manifest("v1", "Namespace", None, "kube-system"),
-            "is reserved",
-        ),
-        (
-            None,
             manifest(group, "ClusterResourceBinding", None, "a"),
             "is the hub's own kind",
         ),
@@ -175,6 +174,26 @@ fn bad_content_is_named_by_envelope_and_key() {
             "{problem}"
         );
         assert!(problem.contains(why), "{problem}");
+    }
+    let refuses = |object: &Value| (object["kind"] == "Secret").then(|| "no".to_owned());
+    let pair = json!({"a": manifest("v1", "Secret", Some("app"), "a"),
+        "b": manifest("v1", "ConfigMap", Some("app"), "b")});
+    let opened = windlass_render::open(vec![envelope(Some("app"), pair.clone())], &refuses);
+    assert_eq!(opened.problems, [format!("{namespaced}, key \"a\": no")]);
+    for (length, fits) in [(63, true), (64, false)] {
+        let mut named = envelope(Some("app"), pair.clone());
+        named["metadata"]["name"] = json!("e".repeat(length));
+        let opened = open(vec![named]);
+        assert_eq!(
+            (opened.parts.len() == 2, opened.problems.is_empty()),
+            (fits, fits)
+        );
+        assert!(
+            opened
+                .problems
+                .iter()
+                .all(|p| p.contains("has a name of 64 characters"))
+        );
     }
     let opened = open(vec![envelope(None, Value::Null)]);
     assert_eq!(opened.problems, ["ClusterResourceEnvelope env has no data"]);
