@@ -18,7 +18,7 @@ use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey, Queue};
 
 use crate::matters::Matters;
 use crate::observe::Observer;
-use crate::overrides::{self, Overrides};
+use crate::overrides::{self, Overrides, leave};
 use crate::placement::snapshots::{Groups, SnapshotMeta};
 use crate::pull::PullCaches;
 use crate::report_back;
@@ -328,6 +328,7 @@ fn binding_options(queues: &Queues, observer: &Observer) -> CacheOptions<Binding
                     old.spec != new.spec
                         || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
                         || old.metadata.uid != new.metadata.uid
+                        || leave::given(old) != leave::given(new)
                         // Somebody else wrote the status: it has to be told right again.
                         || old.status != new.status
                 }
@@ -365,7 +366,8 @@ fn cluster_options(
                     enqueue(&queues.bindings, ObjectKey::of(&*binding), change.initial);
                 }
             }
-            // What overrides do there depends on the labels.
+            // What overrides do there depends on the labels. Delivery sees to it that they don't do what
+            // nobody gave leave for.
             if old.map(ResourceExt::labels) != new.map(ResourceExt::labels) {
                 let overridden = bindings.by_index(BY_CLUSTER, &change.key.name);
                 for binding in overridden
