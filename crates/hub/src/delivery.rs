@@ -365,9 +365,10 @@ impl Delivery {
     /// Whether another live binding of the same placement stands for the same cluster: then what is there
     /// is that one's.
     fn has_successor(&self, binding: &Binding, placement: &ObjectKey) -> bool {
-        self.world.bindings_of(placement).iter().any(|other| {
-            other.spec.target_cluster == binding.spec.target_cluster
-                && other.metadata.deletion_timestamp.is_none()
+        let cluster = &binding.spec.target_cluster;
+        let all = self.world.bindings_to(placement, cluster);
+        all.iter().any(|other| {
+            other.metadata.deletion_timestamp.is_none()
                 && other.metadata.uid != binding.metadata.uid
         })
     }

@@ -13,6 +13,7 @@ mod variants;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::select::rules::ApiFilter;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde::Serialize;
@@ -24,7 +25,6 @@ use windlass_api::member::MemberCluster;
 use windlass_api::placement::{ResourceIdentifier, RolloutStrategyType};
 use windlass_api::scoped::{Binding, Placement, PolicySnapshot};
 use windlass_api::snapshot::ClusterDecision;
-use windlass_render::Confinement;
 use windlass_scheduler::Schedule;
 use windlass_status::defaults::rollout_type;
 
@@ -57,8 +57,8 @@ pub struct Live {
     pub unreachable: BTreeSet<String>,
     /// What overrides do to what is selected.
     pub overrides: Resolved,
-    /// What a namespaced placement may carry.
-    pub confinement: Confinement,
+    /// What may be placed, as the hub has been told.
+    pub filter: ApiFilter,
 }
 
 /// What would become of a placement.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::select::rules::ApiFilter;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use proptest::prelude::*;
@@ -13,7 +14,6 @@ use windlass_api::scoped::{Binding, Placement};
 use windlass_api::{Condition, Time};
 use windlass_cluster::ObjectKey;
 use windlass_member::manifest::Manifest;
-use windlass_render::Confinement;
 use windlass_status::digest::Digest;
 
 use super::{Change, End, Fate, Kind, Live, preview};
@@ -110,7 +110,7 @@ impl Hub {
             clusters: self.clusters.clone(),
             unreachable: self.silent.clone(),
             overrides: self.overrides(),
-            confinement: Confinement::default(),
+            filter: ApiFilter::default(),
         }
     }
 
