@@ -62,6 +62,9 @@ fn is_gone(fleet: &Fleet, name: &str) -> bool {
         && left("crb,crs,csps").is_empty()
 }
 
+/// One part of a placement's life.
+type Step = fn(&Fleet);
+
 #[test]
 fn a_placement_ends_clean_whatever_goes_on() {
     let mut fleet = Fleet::up("lifecycle", 2);
@@ -73,7 +76,7 @@ fn a_placement_ends_clean_whatever_goes_on() {
     for member in MEMBERS {
         fleet.join(member);
     }
-    let steps: [(&str, fn(&Fleet)); 12] = [
+    let steps: [(&str, Step); 12] = [
         ("flood", a_flood_makes_few_snapshots_and_ends_everywhere),
         ("history", history_is_bounded),
         ("abandon", abandoned_objects_stay_and_are_nobodys),

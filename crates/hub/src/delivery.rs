@@ -199,7 +199,7 @@ impl Delivery {
         self.write_status(binding, Some((digest, content)), |report| match refusal {
             Refusal::Override(why) => report.override_failed(&why),
             Refusal::Content(why) => {
-                report.sync_failed(format!("{why}; nothing was changed on the cluster"))
+                report.sync_failed(format!("{why}; nothing was changed on the cluster"));
             }
         })
         .await?;

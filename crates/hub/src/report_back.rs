@@ -419,7 +419,7 @@ mod tests {
 
     use super::*;
 
-    fn placement(policy: Value, strategy: Value) -> Placement {
+    fn placement(policy: &Value, strategy: &Value) -> Placement {
         let spec = json!({"resourceSelectors": [], "policy": policy, "strategy": {"reportBackStrategy": strategy}});
         let spec: PlacementSpec = serde_json::from_value(spec).unwrap();
         Placement::new("p", spec)
@@ -456,7 +456,7 @@ mod tests {
                 Wish::InWorks,
             ),
         ] {
-            let placement = placement(policy.clone(), strategy.clone());
+            let placement = placement(&policy, &strategy);
             assert_eq!(wish_of(&placement), expected, "{policy} {strategy}");
         }
     }
@@ -488,12 +488,11 @@ mod tests {
     #[test]
     fn what_the_placement_says() {
         let one = json!({"placementType": "PickN", "numberOfClusters": 1});
-        let mirror =
-            |to: &str| placement(one.clone(), json!({"type": "Mirror", "destination": to}));
+        let mirror = |to: &str| placement(&one, &json!({"type": "Mirror", "destination": to}));
         let says = |placement: &Placement, bindings: &[Arc<Binding>], pushed: &[&str]| {
             of_placement(placement, bindings, pushed).map(|told| (told.status, told.reason))
         };
-        let off = placement(one.clone(), json!(null));
+        let off = placement(&one, &json!(null));
         assert_eq!(says(&off, &[], &["a"]), None);
         let (original, works) = (mirror("OriginalResource"), mirror("WorkAPI"));
         assert_eq!(

@@ -62,7 +62,7 @@ pub struct Wish {
     pub cluster_overrides_hash: String,
     /// How the manifests are applied.
     pub strategy: Option<ApplyStrategy>,
-    /// Whether the agent mirrors the objects' statuses into the Works; none means that it does not.
+    /// Where their statuses go.
     pub report_back: Option<ReportBackStrategy>,
     /// One per Work.
     pub groups: Vec<Group>,

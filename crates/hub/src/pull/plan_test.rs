@@ -27,6 +27,7 @@ fn group(part: usize, envelope: Option<EnvelopeIdentifier>, data: &str) -> Group
 
 fn wish(placement: ObjectKey, groups: Vec<Group>) -> Wish {
     Wish {
+        report_back: None,
         namespace: "fleet-member-east".into(),
         placement,
         binding: "b".into(),
@@ -35,7 +36,6 @@ fn wish(placement: ObjectKey, groups: Vec<Group>) -> Wish {
         overrides_hash: "o".into(),
         cluster_overrides_hash: "c".into(),
         strategy: None,
-        report_back: None,
         groups,
     }
 }
