@@ -436,6 +436,12 @@ fn status_of(work: &Work, behaviour: Behaviour) -> Value {
                 entry["driftDetails"] = json!({"observationTime": now, "firstDriftedObservedTime": now,
                     "observedInMemberClusterGeneration": 2, "observedDrifts": detail});
             }
+            if let Some(wanted) = &work.spec.report_back_strategy
+                && wanted.type_ == windlass_api::placement::ReportBackStrategyType::Mirror
+            {
+                entry["backReportedStatus"] = json!({"observationTime": now, "observedStatus": {
+                    "apiVersion": object["apiVersion"], "kind": object["kind"], "status": {"phase": "reported"}}});
+            }
             if report_diff {
                 entry["diffDetails"] = json!({"observationTime": now, "firstDiffedObservedTime": now,
                     "observedInMemberClusterGeneration": 2, "observedDiffs": detail});

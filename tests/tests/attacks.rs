@@ -414,7 +414,7 @@ fn what_is_refused(fleet: &Fleet) {
             "tenant",
             "annotate cluster member-1 windlass.dev/purge=true",
             "",
-            "delivery, purge and force-leave",
+            "windlass.dev/purge",
         ),
         (
             "tenant",

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use windlass_tests::agents::Agents;
 use windlass_tests::{Fleet, condition, eventually, root, within};
 
 const MEMBERS: [&str; 2] = ["member-1", "member-2"];
@@ -76,7 +77,7 @@ fn a_placement_ends_clean_whatever_goes_on() {
     for member in MEMBERS {
         fleet.join(member);
     }
-    let steps: [(&str, Step); 12] = [
+    let steps: [(&str, Step); 13] = [
         ("flood", a_flood_makes_few_snapshots_and_ends_everywhere),
         ("history", history_is_bounded),
         ("abandon", abandoned_objects_stay_and_are_nobodys),
@@ -95,6 +96,7 @@ fn a_placement_ends_clean_whatever_goes_on() {
             a_kind_that_cannot_be_converted_stops_who_selects_it,
         ),
         ("down", deleted_while_a_member_is_down),
+        ("agent", the_same_through_an_agent),
     ];
     for (name, step) in steps {
         eprintln!("{name}");
@@ -528,4 +530,56 @@ fn deleted_while_a_member_is_down(fleet: &Fleet) {
         || is_gone(fleet, "down"),
     );
     assert_eq!(fleet.get("member-2", "ns down", "{.status.phase}"), "");
+}
+
+const AGENT: &str = "
+apiVersion: cluster.kubernetes-fleet.io/v1beta1
+kind: MemberCluster
+metadata: {name: agent-1}
+spec: {identity: {kind: User, name: agent-1}, heartbeatPeriodSeconds: 600}
+";
+
+/// A cluster that an agent serves is told by Works: what is abandoned stays there, and statuses come back.
+fn the_same_through_an_agent(fleet: &Fleet) {
+    let agents = Agents::start(fleet);
+    fleet.apply("hub", AGENT);
+    eventually("it has joined", || {
+        let path = "{.status.conditions[?(@.type==\"Joined\")].status}";
+        fleet.get("hub", "cluster agent-1", path) == "True"
+    });
+    let to_agent = |fields: &str| {
+        format!("policy: {{placementType: PickFixed, clusterNames: [agent-1]}}\n  {fields}")
+    };
+    place(fleet, "left", &to_agent(ABANDON));
+    fleet.kubectl("hub", "delete crp left --timeout=60s");
+    assert!(is_gone(fleet, "left"));
+    let works = |fleet: &Fleet| {
+        fleet.get(
+            "hub",
+            "works -n fleet-member-agent-1",
+            "{.items[*].metadata.name}",
+        )
+    };
+    assert_eq!(works(fleet), "");
+    assert_eq!(agents.removed().len(), 0, "nothing was taken away");
+    let mirror = |to: &str| {
+        let mirror = MIRROR.replace("OriginalResource", to);
+        placement("mirror", &mirror.replace("member-1", "agent-1"))
+    };
+    fleet.apply("hub", &mirror("OriginalResource"));
+    eventually(
+        "the status that the agent reports is on the hub's object",
+        || {
+            fleet.get("hub", "thing t -n mirror", "{.status.phase}") == "reported"
+                && condition(fleet, "mirror", "StatusReportedBack", "status") == "True"
+        },
+    );
+    fleet.apply("hub", &mirror("WorkAPI"));
+    eventually("or in the Work alone", || {
+        let path = "{.spec.reportBackStrategy.destination}";
+        condition(fleet, "mirror", "StatusReportedBack", "reason") == "InWorks"
+            && fleet.get("hub", "works mirror-work -n fleet-member-agent-1", path) == "WorkAPI"
+    });
+    fleet.kubectl("hub", "delete crp mirror --timeout=60s");
+    assert_eq!(agents.removed().len(), 1);
 }
