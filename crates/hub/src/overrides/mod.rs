@@ -10,6 +10,7 @@
 
 pub mod actor;
 mod kind;
+mod next;
 mod plan;
 pub mod resolve;
 #[cfg(test)]
@@ -100,6 +101,17 @@ impl Overrides {
             ),
             cluster_snapshots: Cache::start("overrides", Api::all(api()), all(), by_parent()),
             snapshots: Cache::start("overrides", Api::all(api()), all(), by_parent()),
+        }
+    }
+
+    /// Caches that nothing fills.
+    #[cfg(test)]
+    fn detached() -> Self {
+        Self {
+            of_cluster: Cache::detached("overrides", CacheOptions::default()),
+            of_namespace: Cache::detached("overrides", CacheOptions::default()),
+            cluster_snapshots: Cache::detached("overrides", by_parent()),
+            snapshots: Cache::detached("overrides", by_parent()),
         }
     }
 

@@ -58,6 +58,8 @@ pub struct Live {
     pub unreachable: BTreeSet<String>,
     /// What overrides do to what is selected.
     pub overrides: Resolved,
+    /// Overrides of which the hub is yet to make the snapshot that is counted with.
+    pub pending: Vec<String>,
     /// What a namespaced placement may carry.
     pub confinement: Confinement,
 }
@@ -94,7 +96,8 @@ pub struct Decided {
     pub clusters: Vec<Cluster>,
     /// What each cluster that has the placement in the end gets; clusters that get the same stand together.
     pub variants: Vec<Variant>,
-    /// Overrides whose present version has no snapshot yet; nothing moves before the hub has made it.
+    /// Overrides whose present version has no snapshot yet. It is counted with; nothing moves before the hub
+    /// has made it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<String>,
     /// Which clusters change, and in which order.
@@ -280,7 +283,7 @@ fn decide(
         resources: manifests.map(|manifest| identifier(manifest)).collect(),
         clusters: clusters(&plan.schedule, &live.bindings),
         variants,
-        pending: live.overrides.pending.clone(),
+        pending: live.pending.clone(),
         rollout: simulate::rollout(live, selection, &broken, now),
     };
     (condition, Some(decided))

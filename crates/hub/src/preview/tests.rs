@@ -52,7 +52,11 @@ proptest! {
         });
         prop_assert_eq!(steps.first(), told.rollout.steps.first());
         let set = |steps: &[Vec<Change>]| -> BTreeSet<Change> { steps.iter().flatten().cloned().collect() };
-        prop_assert_eq!(set(&steps), set(&told.rollout.steps));
+        // One that fails may take the budget of the rest, so that the order decides how far it goes.
+        let order_matters = matches!(&told.rollout.end, End::Stuck { failing, .. } if !failing.is_empty());
+        if !order_matters {
+            prop_assert_eq!(set(&steps), set(&told.rollout.steps));
+        }
 
         // Nothing is left to say once it is done.
         if told.rollout.end == End::Complete {

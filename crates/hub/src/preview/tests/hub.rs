@@ -117,6 +117,7 @@ impl Hub {
             clusters: self.clusters.clone(),
             unreachable: self.silent.clone(),
             overrides: self.overrides(),
+            pending: Vec::new(),
             confinement: Confinement::default(),
         }
     }
