@@ -48,7 +48,7 @@ pub fn member_namespace(cluster: &str) -> String {
 
 /// Name of the Work, and of the AppliedWork on the member, of a placement; of a cluster-scoped one the
 /// namespace is empty. ClusterResourcePlacement `ns.x` and ResourcePlacement `ns/x` have the same one: whose
-/// it is, its labels say, and the other takes [`hashed_work`].
+/// it is, its labels say, and the other takes [`hashed`].
 #[must_use]
 pub fn work(namespace: &str, placement: &str) -> String {
     format!("{}-work", work_base(namespace, placement))
@@ -64,17 +64,20 @@ pub fn work_base(namespace: &str, placement: &str) -> String {
     }
 }
 
-/// Name of the Work of a placement whose [`work`] is another's. `unique` is 8 characters that follow from
-/// namespace and name.
+/// Name of a Work, or AppliedWork, of which the usual name is another placement's. `unique` is 8 hexadecimal
+/// digits that follow from namespace and name of the placement. No usual name ends like this (those end in
+/// `-work`, in a number, or in the 16 digits of an envelope), so none can take it.
 #[must_use]
-pub fn hashed_work(namespace: &str, placement: &str, unique: &str) -> String {
-    part_work(&hashed_base(namespace, placement, unique), 0)
+pub fn hashed(usual: &str, unique: &str) -> String {
+    format!("{usual}-h{unique}")
 }
 
-/// As [`work_base`], for a placement with a name that is another's, see [`hashed_work`].
+/// The usual name behind one of [`hashed`].
 #[must_use]
-pub fn hashed_base(namespace: &str, placement: &str, unique: &str) -> String {
-    format!("{}-{unique}", work_base(namespace, placement))
+pub fn unhashed(name: &str) -> Option<&str> {
+    let (usual, end) = name.rsplit_once('-')?;
+    let digits = end.strip_prefix('h')?;
+    (digits.len() == 8 && digits.chars().all(|c| c.is_ascii_hexdigit())).then_some(usual)
 }
 
 /// Name of the Work, or AppliedWork, of a part of a resource snapshot: 0 is the master's.
@@ -150,6 +153,27 @@ mod tests {
         let name = binding(&"p".repeat(63), &"c".repeat(63), "12345678");
         assert_eq!(name.len(), 26 + 1 + 27 + 1 + 8);
         assert_eq!(binding("web", "east", "12345678"), "web-east-12345678");
+    }
+
+    #[test]
+    fn no_placement_can_be_called_so_that_it_takes_a_hashed_name() {
+        for base in [
+            "x",
+            "x-0123abcd",
+            "x-work",
+            "x-h01234567",
+            "x-work-h01234567",
+        ] {
+            for usual in [
+                work("ns", base),
+                work("", base),
+                part_work(&work_base("ns", base), 1_234_568),
+                envelope_work(&work("ns", base), "0123456701234567"),
+            ] {
+                assert_eq!(unhashed(&usual), None, "{usual}");
+                assert_eq!(unhashed(&hashed(&usual, "01234567")), Some(usual.as_str()));
+            }
+        }
     }
 
     #[test]

@@ -753,6 +753,8 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
         ),
         ("ClusterResourceOverride".to_owned(), 2), // O1, §6.4
         ("ResourceOverride".to_owned(), 1),        // §6.4
+        ("ClusterResourceEnvelope".to_owned(), 1), // a label's value
+        ("ResourceEnvelope".to_owned(), 1),        // a label's value
         ("ClusterResourceOverride.spec".to_owned(), 1), // O2
         ("ResourceOverride.spec".to_owned(), 1),   // O2
         (

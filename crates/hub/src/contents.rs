@@ -12,6 +12,7 @@ use windlass_member::manifest::Manifest;
 use crate::placement::snapshots::SnapshotMeta;
 use crate::render;
 use crate::scoped::api_in;
+use crate::select::rules::ApiFilter;
 use crate::world::{World, placement_of};
 
 /// A complete snapshot group with its manifests.
@@ -63,6 +64,8 @@ pub fn identifier(manifest: &Manifest) -> ResourceIdentifier {
 pub struct Contents {
     world: World,
     client: Client,
+    /// What may not be in envelopes.
+    filter: Arc<ApiFilter>,
     /// Contents by the UID of their master; alive while somebody uses them.
     shared: Arc<Mutex<HashMap<String, Weak<Content>>>>,
     /// The one used last per placement is kept, for it is the one that is asked for next.
@@ -77,10 +80,11 @@ type Flight = Arc<tokio::sync::Mutex<()>>;
 impl Contents {
     /// Nothing is fetched yet.
     #[must_use]
-    pub fn new(world: World, client: Client) -> Self {
+    pub fn new(world: World, client: Client, filter: Arc<ApiFilter>) -> Self {
         Self {
             world,
             client,
+            filter,
             shared: Arc::default(),
             recent: Arc::default(),
             flights: Arc::default(),
@@ -139,7 +143,7 @@ impl Contents {
             part_of.extend(part.spec.selected_resources.iter().map(|_| number));
             objects.extend(part.spec.selected_resources.into_iter().map(|raw| raw.0));
         }
-        let opened = render::open(objects, &part_of);
+        let opened = render::open(objects, &part_of, &self.filter);
         let content = Arc::new(Content {
             placement: placement.clone(),
             name: master.name.clone(),

@@ -7,11 +7,14 @@ use serde_json::Value;
 use windlass_api::placement::ResourceIdentifier;
 use windlass_cluster::ObjectKey;
 use windlass_member::manifest::Manifest;
-use windlass_render::{Cluster, Confinement, Part, RenderError, Rendered, Scope, View, render};
+use windlass_render::{
+    Cluster, Confinement, Part, RenderError, Rendered, Scope, View, is_confined, render,
+};
 
 use crate::contents::Content;
 use crate::overrides::Version;
 use crate::overrides::resolve::placement_key;
+use crate::select::rules::ApiFilter;
 use crate::select::sanitise::sanitise;
 
 /// How many faults a message lists.
@@ -29,11 +32,11 @@ pub struct Opened {
 }
 
 /// Opens the envelopes among the objects of a snapshot, of each of which `part_of` tells the part. Manifests in
-/// envelopes have not been sanitised before.
+/// envelopes have not been sanitised before, and met no rule of selection.
 #[must_use]
-pub fn open(objects: Vec<Value>, part_of: &[usize]) -> Opened {
+pub fn open(objects: Vec<Value>, part_of: &[usize], filter: &ApiFilter) -> Opened {
     let selected = objects.iter().map(identifier_of).collect();
-    let opened = windlass_render::open(objects);
+    let opened = windlass_render::open(objects, &|manifest| filter.refuses_enveloped(manifest));
     let manifests = opened.parts.into_iter().map(|part| {
         let mut object = part.object;
         if part.envelope.is_some() {
@@ -103,7 +106,8 @@ pub fn manifests(
     } else {
         Scope::Namespace(namespace)
     };
-    if overrides.is_empty() && scope == Scope::Cluster {
+    let mut envelopes = content.manifests.iter().map(|m| m.envelope.as_deref());
+    if overrides.is_empty() && !envelopes.any(|envelope| is_confined(scope, envelope)) {
         return Ok(Arc::clone(&content.manifests));
     }
     let view = View {
@@ -158,5 +162,51 @@ fn listed(texts: &[String]) -> String {
     match texts.len().saturating_sub(NAMED) {
         0 => named,
         more => format!("{named}; and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn envelope(namespace: Option<&str>, manifest: &Value) -> Value {
+        let kind = match namespace {
+            Some(_) => "ResourceEnvelope",
+            None => "ClusterResourceEnvelope",
+        };
+        json!({"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": kind,
+            "metadata": {"name": "e", "namespace": namespace}, "data": {"a": manifest}})
+    }
+
+    /// A team's envelope grants nothing in an administrator's placement either.
+    #[test]
+    fn who_wrote_an_envelope_counts_in_whatever_placement() {
+        let rbac = "rbac.authorization.k8s.io/v1";
+        let of_team = json!({"apiVersion": rbac, "kind": "RoleBinding", "metadata": {"name": "a", "namespace": "team"}});
+        let of_cluster =
+            json!({"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": "a"}});
+        for (object, allowed, carried) in [
+            (of_team.clone(), "", true),
+            (envelope(Some("team"), &of_team), "", false),
+            (envelope(Some("team"), &of_team), "rbac", true),
+            (envelope(None, &of_cluster), "", true),
+        ] {
+            let opened = open(vec![object.clone()], &[], &ApiFilter::default());
+            assert!(opened.problems.is_empty(), "{:?}", opened.problems);
+            let content = Content {
+                placement: windlass_cluster::ObjectKey::cluster("web"),
+                name: "web-0-snapshot".to_owned(),
+                index: 0,
+                hash: String::new(),
+                manifests: opened.manifests,
+                selected: opened.selected,
+                problems: opened.problems,
+            };
+            let confinement = Confinement::new(allowed).unwrap();
+            let result = manifests(&content, &[], "east", &BTreeMap::new(), &confinement);
+            assert_eq!(result.is_ok(), carried, "{object} {allowed:?}: {result:?}");
+        }
     }
 }

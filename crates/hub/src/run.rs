@@ -182,9 +182,9 @@ impl Hub {
             profiles: options.cluster_profiles,
         };
         let members = Members::new(world.clone(), writer.clone(), requests, policy, &registry)?;
-        let contents = Contents::new(world.clone(), client.clone());
         let confinement = options.filter.confinement().clone();
         let filter = Arc::new(options.filter.clone());
+        let contents = Contents::new(world.clone(), client.clone(), Arc::clone(&filter));
         let discovery = Discovery::new(client.clone());
         let report_back = ReportBack::new(writer.clone(), discovery.clone());
         let resources = Resources::with_filter(

@@ -3,7 +3,6 @@
 use windlass_api::names;
 use windlass_cluster::ObjectKey;
 use windlass_member::{Parent, Rival};
-use windlass_status::digest::Digest;
 
 /// Usual name of the AppliedWork of a placement.
 #[must_use]
@@ -32,27 +31,16 @@ fn rival(placement: &ObjectKey) -> Option<ObjectKey> {
     Some(ObjectKey::cluster(base))
 }
 
-/// What tells placements apart whose names read the same: 8 characters.
-#[must_use]
-pub fn unique(placement: &ObjectKey) -> String {
-    let mut text = Digest::of_bytes(placement.to_string().as_bytes()).to_string();
-    text.truncate(8);
-    text
-}
-
 /// The placements that a Work of that name may be of. More than one: see [`names::work`].
 #[must_use]
 pub fn placements_of(work: &str) -> Vec<ObjectKey> {
-    let Some(base) = work.strip_suffix("-work") else {
+    let usual = names::unhashed(work).unwrap_or(work);
+    let Some(base) = usual.strip_suffix("-work") else {
         return Vec::new();
     };
-    let unhashed = base.rsplit_once('-').map(|(base, _)| base);
-    let bases = [Some(base), unhashed].into_iter().flatten();
-    bases
-        .flat_map(|base| {
-            let cluster = ObjectKey::cluster(base);
-            [rival(&cluster), Some(cluster)]
-        })
+    let cluster = ObjectKey::cluster(base);
+    [rival(&cluster), Some(cluster)]
+        .into_iter()
         .flatten()
         .collect()
 }
@@ -71,7 +59,8 @@ mod tests {
             ("a.web-work", namespaced("a", "web")),
             ("a.web-work", cluster("a.web")),
             ("a.b.web-work", namespaced("a", "b.web")),
-            ("a.web-0123abcd-work", namespaced("a", "web")),
+            ("a.web-0123abcd-work", namespaced("a", "web-0123abcd")),
+            ("a.web-work-h0123abcd", namespaced("a", "web")),
         ] {
             assert!(placements_of(work).contains(&placement), "{work}");
         }

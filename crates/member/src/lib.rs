@@ -50,5 +50,5 @@ pub mod waves;
 
 pub use member::{Member, MemberOptions};
 pub use outcome::{Desired, ManifestOutcome, Outcome};
-pub use parent::{Parent, Rival};
+pub use parent::{Parent, Rival, unique};
 pub use remove::{Removal, RemovalMode};

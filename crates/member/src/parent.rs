@@ -42,8 +42,7 @@ impl Parent {
     /// Its name where the usual one is another placement's.
     #[must_use]
     pub fn hashed_name(&self) -> String {
-        let hash = Digest::of_bytes(self.placement.to_string().as_bytes()).to_string();
-        names::hashed_work(&self.placement.namespace, &self.placement.name, &hash[..8])
+        names::hashed(&self.usual_name(), &unique(&self.placement))
     }
 
     /// Whether an AppliedWork of the usual name is this placement's. One without labels is from before there
@@ -66,6 +65,14 @@ impl Parent {
             labels.insert(key, namespace.clone());
         }
     }
+}
+
+/// What tells placements apart whose names read the same: 8 hexadecimal digits.
+#[must_use]
+pub fn unique(placement: &ObjectKey) -> String {
+    let mut text = Digest::of_bytes(placement.to_string().as_bytes()).to_string();
+    text.truncate(8);
+    text
 }
 
 /// The placement that an AppliedWork says it is of.

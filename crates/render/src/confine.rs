@@ -1,4 +1,5 @@
-//! What a namespaced placement may carry, and what a namespaced override may change (design §6, I10).
+//! What a namespaced placement or a ResourceEnvelope may carry, and what a ResourceOverride may change
+//! (design §6, I10).
 //!
 //! Who may write in one namespace of the hub has passed the hub's checks for what he wrote there; the hub
 //! then applies it with rights of its own, on clusters where he may have none. So nothing outside of the
@@ -45,7 +46,7 @@ pub enum Refusal {
     },
     /// It gives rights.
     #[error(
-        "a ResourcePlacement does not place a {kind} unless an administrator allows it \
+        "a ResourcePlacement or ResourceEnvelope does not place a {kind} unless an administrator allows it \
          (--allowed-in-namespaced-placements={})", Privilege::Rbac.as_str()
     )]
     Rights {
@@ -54,8 +55,8 @@ pub enum Refusal {
     },
     /// A change of something that only an administrator may allow to change.
     #[error(
-        "it changes {field}, and a ResourceOverride does not change rights or pod security in a \
-         ResourcePlacement unless an administrator allows it (--allowed-in-namespaced-placements={})",
+        "it changes {field}, and a ResourceOverride does not change rights or pod security unless an \
+         administrator allows it (--allowed-in-namespaced-placements={})",
         .needs.as_str()
     )]
     Change {
@@ -101,7 +102,7 @@ const POD_SECURITY: [&str; 7] = [
     "hostPort",
     "hostPath",
 ];
-/// Fields of ConfigMaps and Secrets, whose keys are anybody's.
+/// Fields of core ConfigMaps and Secrets, whose keys are anybody's.
 const CONTENT: [&str; 3] = ["data", "binaryData", "stringData"];
 /// Beginnings of labels and annotations that say so.
 const POD_SECURITY_KEYS: [&str; 3] = [
@@ -158,30 +159,6 @@ impl Confinement {
             });
         }
         self.kind(id.group, id.kind)
-    }
-
-    /// Whether a namespaced override may have a patch at a path (RFC 6901): what can be said before it is
-    /// applied. What it really changes, [`Self::change`] tells.
-    ///
-    /// # Errors
-    /// Why not.
-    pub fn path(&self, path: &str) -> Result<(), Refusal> {
-        let mut segments = path.split('/').skip(1).peekable();
-        if segments.peek().is_some_and(|first| CONTENT.contains(first)) {
-            return Ok(());
-        }
-        for (depth, segment) in segments.enumerate() {
-            let field = segment.replace("~1", "/").replace("~0", "~");
-            let needs = if depth == 0 && RIGHTS_FIELDS[..2].contains(&field.as_str()) {
-                Privilege::Rbac
-            } else if is_pod_security(&field) {
-                Privilege::PodSecurity
-            } else {
-                continue;
-            };
-            self.require(needs, &field)?;
-        }
-        Ok(())
     }
 
     /// Whether a namespaced override may make `after` of `before`, whatever paths it took.
@@ -244,27 +221,37 @@ fn is_pod_security(field: &str) -> bool {
 /// The pod security settings of an object, by path. Places in lists are left out of the path, so that
 /// another container beside one changes nothing of it; what stands in a list several times is sorted.
 fn settings(object: &Value) -> BTreeMap<String, Vec<String>> {
+    let id = ObjectId::of(object);
+    let free = match (id.group, id.kind) {
+        ("", "ConfigMap" | "Secret") => CONTENT.as_slice(),
+        _ => &[],
+    };
     let mut found = BTreeMap::new();
-    collect(object, "", &mut found);
+    for (name, value) in object.as_object().into_iter().flatten() {
+        if !free.contains(&name.as_str()) {
+            collect_field(name, value, "", &mut found);
+        }
+    }
     for values in found.values_mut() {
         values.sort();
     }
     found
 }
 
+fn collect_field(name: &str, value: &Value, path: &str, found: &mut BTreeMap<String, Vec<String>>) {
+    let path = format!("{path}/{name}");
+    if is_pod_security(name) {
+        found.entry(path).or_default().push(value.to_string());
+    } else {
+        collect(value, &path, found);
+    }
+}
+
 fn collect(node: &Value, path: &str, found: &mut BTreeMap<String, Vec<String>>) {
     match node {
         Value::Object(fields) => {
             for (name, value) in fields {
-                if path.is_empty() && CONTENT.contains(&name.as_str()) {
-                    continue;
-                }
-                let path = format!("{path}/{name}");
-                if is_pod_security(name) {
-                    found.entry(path).or_default().push(value.to_string());
-                } else {
-                    collect(value, &path, found);
-                }
+                collect_field(name, value, path, found);
             }
         }
         Value::Array(items) => items.iter().for_each(|item| collect(item, path, found)),

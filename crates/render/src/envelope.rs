@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
-use windlass_api::names::is_reserved_namespace;
 use windlass_api::placement::{EnvelopeIdentifier, EnvelopeType};
 use windlass_api::{CLUSTER_GROUP, PLACEMENT_GROUP};
 
@@ -36,13 +35,13 @@ pub struct OpenedPart {
 ///
 /// | in | refused |
 /// |---|---|
-/// | any envelope | no apiVersion, kind or name; generateName; an envelope, or anything else of the hub's own groups; an object that is there already, in whatever version |
-/// | ClusterResourceEnvelope | a namespace; a kind that lives in one; a reserved Namespace |
+/// | any envelope | a name of 64 characters or more; what `refuses` has a reason against; no apiVersion, kind or name; generateName; an envelope, or anything else of the hub's own groups; an object that is there already, in whatever version |
+/// | ClusterResourceEnvelope | a namespace; a kind that lives in one |
 /// | ResourceEnvelope | no namespace, or another one than the envelope's; a kind that is cluster-scoped |
 ///
 /// Only kinds that every cluster has are known to be cluster-scoped or not; of others the cluster says so.
 #[must_use]
-pub fn open(objects: Vec<Value>) -> Opened {
+pub fn open(objects: Vec<Value>, refuses: &dyn Fn(&Value) -> Option<String>) -> Opened {
     let mut opened = Opened::default();
     let mut seen: HashMap<String, String> = HashMap::new();
     for object in &objects {
@@ -65,7 +64,7 @@ pub fn open(objects: Vec<Value>) -> Opened {
             namespace: id.namespace.map(str::to_owned),
             type_: Some(type_),
         });
-        unpack(&envelope, (source, object), &mut seen, &mut opened);
+        unpack(&envelope, (source, object), refuses, &mut seen, &mut opened);
     }
     opened
 }
@@ -94,9 +93,19 @@ pub fn envelopes<'a>(selected: impl Iterator<Item = &'a Value>) -> usize {
 fn unpack(
     envelope: &Arc<EnvelopeIdentifier>,
     (source, object): (usize, Value),
+    refuses: &dyn Fn(&Value) -> Option<String>,
     seen: &mut HashMap<String, String>,
     opened: &mut Opened,
 ) {
+    // It is the value of a label, and was not always held to that.
+    if envelope.name.len() >= 64 {
+        opened.problems.push(format!(
+            "{} has a name of {} characters, and has to have less than 64",
+            words(envelope),
+            envelope.name.len()
+        ));
+        return;
+    }
     let data = match object {
         Value::Object(mut map) => map.remove("data"),
         _ => None,
@@ -111,7 +120,7 @@ fn unpack(
     entries.sort_by(|a, b| a.0.cmp(&b.0));
     for (name, manifest) in entries {
         let id = ObjectId::of(&manifest);
-        let mut problem = fault(envelope, &id, &manifest);
+        let mut problem = fault(envelope, &id, &manifest).or_else(|| refuses(&manifest));
         if problem.is_none() {
             let here = format!("{}, key {name:?}", words(envelope));
             match seen.get(&key(&id)) {
@@ -159,13 +168,6 @@ fn fault(envelope: &EnvelopeIdentifier, id: &ObjectId<'_>, manifest: &Value) -> 
             (Some(_), _) | (None, Some(false)) => Some(format!(
                 "{id} lives in a namespace, and a ClusterResourceEnvelope carries cluster-scoped objects only; use a ResourceEnvelope there"
             )),
-            (None, _)
-                if id.group.is_empty()
-                    && id.kind == "Namespace"
-                    && is_reserved_namespace(id.name) =>
-            {
-                Some(format!("{id} is reserved"))
-            }
             (None, _) => None,
         },
         Some(_) if scope == Some(true) => Some(format!(

@@ -28,7 +28,7 @@ pub use envelope::{Opened, OpenedPart, envelopes, open, placed};
 pub use error::RenderError;
 pub use object::ObjectId;
 pub use overrides::{Override, OverrideName, PlacementKey, effects};
-pub use scope::Scope;
+pub use scope::{Scope, is_confined};
 
 /// The cluster that manifests are for.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ pub struct View<'a> {
     pub overrides: &'a [Override<'a>],
     /// How far the placement may reach.
     pub scope: Scope<'a>,
-    /// What a namespaced placement may carry.
+    /// What a namespaced placement, and a ResourceEnvelope or ResourceOverride in any, may carry or change.
     pub confinement: &'a Confinement,
 }
 

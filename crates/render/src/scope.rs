@@ -1,7 +1,10 @@
 //! How far a placement may reach. What a namespaced placement carries is written by people who have rights
-//! in one namespace of the hub, and is applied with the hub's rights on members.
+//! in one namespace of the hub, and is applied with the hub's rights on members. The same goes for a
+//! ResourceEnvelope or a ResourceOverride in a ClusterResourcePlacement: its administrator chose the
+//! namespace, and not what others write there later.
 
 use serde_json::Value;
+use windlass_api::placement::EnvelopeIdentifier;
 
 use crate::confine::Confinement;
 use crate::error::RenderError;
@@ -20,10 +23,8 @@ pub enum Scope<'a> {
 
 /// What the placement carries and must not.
 pub fn check(view: &View<'_>, parts: &[Part<'_>]) -> Vec<RenderError> {
-    let Scope::Namespace(own) = view.scope else {
-        return Vec::new();
-    };
     let refused = parts.iter().filter_map(|part| {
+        let own = author(view.scope, part.envelope)?;
         let id = ObjectId::of(part.object);
         let why = view.confinement.object(own, part.object).err()?.to_string();
         Some(RenderError {
@@ -39,6 +40,21 @@ pub fn check(view: &View<'_>, parts: &[Part<'_>]) -> Vec<RenderError> {
     refused.collect()
 }
 
+/// Whether a manifest of a placement may have an author with rights in a namespace only, past whom the hub
+/// did not check what is in it.
+#[must_use]
+pub fn is_confined(scope: Scope<'_>, envelope: Option<&EnvelopeIdentifier>) -> bool {
+    author(scope, envelope).is_some()
+}
+
+/// The namespace that the author of a manifest may have rights in only.
+fn author<'a>(scope: Scope<'a>, envelope: Option<&'a EnvelopeIdentifier>) -> Option<&'a str> {
+    match scope {
+        Scope::Namespace(own) => Some(own),
+        Scope::Cluster => envelope?.namespace.as_deref(),
+    }
+}
+
 /// Holds what an override of somebody who is no administrator must leave as it is.
 pub struct PatchGuard<'a> {
     before: Option<(&'a Confinement, Value)>,
@@ -47,9 +63,9 @@ pub struct PatchGuard<'a> {
 impl<'a> PatchGuard<'a> {
     /// Looks at the object before a patch.
     pub fn before(view: &View<'a>, source: &Override<'_>, object: &Value) -> Self {
-        let free = view.scope == Scope::Cluster || source.is_administrators();
+        let guarded = !source.is_administrators();
         Self {
-            before: (!free).then(|| (view.confinement, object.clone())),
+            before: guarded.then(|| (view.confinement, object.clone())),
         }
     }
 

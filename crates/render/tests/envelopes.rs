@@ -10,10 +10,14 @@ mod common;
 
 use common::*;
 use serde_json::{Value, json};
-use windlass_api::placement::EnvelopeType;
+use windlass_api::placement::{EnvelopeIdentifier, EnvelopeType};
 use windlass_render::{
-    Cluster, Confinement, Part, PlacementKey, Rendered, Scope, View, open, render,
+    Cluster, Confinement, Opened, Part, PlacementKey, Rendered, Scope, View, render,
 };
+
+fn open(objects: Vec<Value>) -> Opened {
+    windlass_render::open(objects, &|_| None)
+}
 
 fn envelope(namespace: Option<&str>, data: Value) -> Value {
     let kind = if namespace.is_some() {
@@ -105,11 +109,6 @@ fn bad_content_is_named_by_envelope_and_key() {
         ),
         (
             None,
-            manifest("v1", "Namespace", None, "kube-system"),
-            "is reserved",
-        ),
-        (
-            None,
             manifest(group, "ClusterResourceBinding", None, "a"),
             "is the hub's own kind",
         ),
@@ -175,6 +174,26 @@ fn bad_content_is_named_by_envelope_and_key() {
             "{problem}"
         );
         assert!(problem.contains(why), "{problem}");
+    }
+    let refuses = |object: &Value| (object["kind"] == "Secret").then(|| "no".to_owned());
+    let pair = json!({"a": manifest("v1", "Secret", Some("app"), "a"),
+        "b": manifest("v1", "ConfigMap", Some("app"), "b")});
+    let opened = windlass_render::open(vec![envelope(Some("app"), pair.clone())], &refuses);
+    assert_eq!(opened.problems, [format!("{namespaced}, key \"a\": no")]);
+    for (length, fits) in [(63, true), (64, false)] {
+        let mut named = envelope(Some("app"), pair.clone());
+        named["metadata"]["name"] = json!("e".repeat(length));
+        let opened = open(vec![named]);
+        assert_eq!(
+            (opened.parts.len() == 2, opened.problems.is_empty()),
+            (fits, fits)
+        );
+        assert!(
+            opened
+                .problems
+                .iter()
+                .all(|p| p.contains("has a name of 64 characters"))
+        );
     }
     let opened = open(vec![envelope(None, Value::Null)]);
     assert_eq!(opened.problems, ["ClusterResourceEnvelope env has no data"]);
@@ -317,12 +336,31 @@ fn attacks_with_objects() {
             let result = render_in(TEAM, Scope::Namespace("app"), privileged, &object, &[]);
             assert_eq!(result.is_ok(), expected, "{privileged:?} {object}");
             assert!(render_in(WEB, Scope::Cluster, privileged, &object, &[]).is_ok());
+            // Who wrote a ResourceEnvelope is the same whoever selects it.
+            let of = |namespace: Option<&str>, type_| EnvelopeIdentifier {
+                name: "env".to_owned(),
+                namespace: namespace.map(str::to_owned),
+                type_: Some(type_),
+            };
+            let in_envelope = |envelope: &EnvelopeIdentifier| {
+                render_part(
+                    WEB,
+                    Scope::Cluster,
+                    privileged,
+                    (&object, Some(envelope)),
+                    &[],
+                )
+            };
+            let result = in_envelope(&of(Some("app"), EnvelopeType::ResourceEnvelope));
+            assert_eq!(result.is_ok(), expected, "{privileged:?} {object}");
+            let result = in_envelope(&of(None, EnvelopeType::ClusterResourceEnvelope));
+            assert!(result.is_ok(), "{object}");
         }
     }
 }
 
-/// Ways in which a patch may change rights or pod security. None is open to a ResourceOverride in a
-/// namespaced placement; all are to a ClusterResourceOverride, which an administrator writes.
+/// Ways in which a patch may change rights or pod security. None is open to a ResourceOverride, in a
+/// placement of whichever scope; all are to a ClusterResourceOverride, which an administrator writes.
 #[test]
 fn attacks_with_patches() {
     let pod = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "app",
@@ -424,18 +462,16 @@ fn attacks_with_patches() {
             assert!(text.contains("unless an administrator allows it"), "{text}");
             assert_eq!(errors[0].path.as_deref(), patch["path"].as_str());
         }
-        assert!(with(ro("o", target(), rules()), ALLOWED).is_ok(), "{patch}");
-        assert!(
-            with(cro("o", namespace(), rules()), REFUSED).is_ok(),
-            "{patch}"
-        );
-        let whole = render_in(
-            WEB,
-            Scope::Cluster,
-            REFUSED,
-            &pod,
-            &[ro("o", target(), rules())],
-        );
-        assert!(whole.is_ok(), "{patch}");
+        let whole =
+            |source, privileged| render_in(WEB, Scope::Cluster, privileged, &pod, &[source]);
+        let result = whole(ro("o", target(), rules()), REFUSED);
+        assert_eq!(result.is_ok(), harmless, "{patch}");
+        for on in [&with as &dyn Fn(_, _) -> _, &whole] {
+            assert!(on(ro("o", target(), rules()), ALLOWED).is_ok(), "{patch}");
+            assert!(
+                on(cro("o", namespace(), rules()), REFUSED).is_ok(),
+                "{patch}"
+            );
+        }
     }
 }

@@ -430,7 +430,7 @@ data:
         "{.status.placementStatuses[*].conditions[?(@.type==\"WorkSynchronized\")].message}";
     eventually("what grants rights is refused", || {
         fleet.get("hub", "rp own -n team", message).contains(
-            "RoleBinding team/all in ResourceEnvelope team/e: a ResourcePlacement does not place a RoleBinding",
+            "RoleBinding team/all in ResourceEnvelope team/e: a ResourcePlacement or ResourceEnvelope does not place a RoleBinding",
         )
     });
     for member in MEMBERS {

@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use super::rules::push;
 use crate::{PLACEMENT_GROUP, STORAGE_VERSION};
 
 /// The CRDs of both envelopes. Upstream serves them in the storage version only (API §1.2).
@@ -52,7 +53,7 @@ fn crd(kind: &str, scope: &str, about: &str) -> Value {
 
 fn schema(about: &str) -> Value {
     let text = |about: &str| json!({ "type": "string", "description": about });
-    json!({
+    let mut schema = json!({
         "type": "object",
         "description": about,
         "required": ["data"],
@@ -71,5 +72,13 @@ fn schema(about: &str) -> Value {
                 },
             },
         },
-    })
+    });
+    // The name becomes the value of a label of a Work.
+    push(
+        &mut schema,
+        "",
+        "size(self.metadata.name) < 64",
+        "metadata.name must be shorter than 64 characters",
+    );
+    schema
 }

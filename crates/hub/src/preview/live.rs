@@ -64,7 +64,7 @@ pub async fn read(client: &Client, wish: Wish) -> Result<Live, ApiError> {
     } else {
         (Groups::default(), Vec::new(), Vec::new())
     };
-    let confinement = wish.filter.confinement().clone();
+    let filter = wish.filter.clone();
     let selection = match trouble(&placement, copied_to(client, &placement).await?.as_deref()) {
         Some(message) => Err(SelectError::User(message)),
         None => select(client, &key, &placement, wish.filter).await,
@@ -89,7 +89,7 @@ pub async fn read(client: &Client, wish: Wish) -> Result<Live, ApiError> {
         unreachable,
         overrides,
         pending,
-        confinement,
+        filter,
     })
 }
 

@@ -13,6 +13,7 @@ mod variants;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::select::rules::ApiFilter;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde::Serialize;
@@ -24,7 +25,6 @@ use windlass_api::member::MemberCluster;
 use windlass_api::placement::{ResourceIdentifier, RolloutStrategyType};
 use windlass_api::scoped::{Binding, Placement, PolicySnapshot};
 use windlass_api::snapshot::ClusterDecision;
-use windlass_render::Confinement;
 use windlass_scheduler::Schedule;
 use windlass_status::defaults::rollout_type;
 
@@ -60,8 +60,8 @@ pub struct Live {
     pub overrides: Resolved,
     /// Overrides of which the hub is yet to make the snapshot that is counted with.
     pub pending: Vec<String>,
-    /// What a namespaced placement may carry.
-    pub confinement: Confinement,
+    /// What may be placed, as the hub has been told.
+    pub filter: ApiFilter,
 }
 
 /// What would become of a placement.

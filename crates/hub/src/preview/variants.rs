@@ -44,7 +44,8 @@ pub(super) fn of(
         live.overrides.lists(cluster).set(&mut spec);
         let versions = live.overrides.versions(&spec);
         let labels = labels.get(cluster).copied().unwrap_or(&none);
-        let rendered = render::manifests(&content, &versions, cluster, labels, &live.confinement);
+        let confinement = live.filter.confinement();
+        let rendered = render::manifests(&content, &versions, cluster, labels, confinement);
         let form = match &rendered {
             Ok(manifests) => Ok(manifests.iter().map(|manifest| manifest.digest).collect()),
             Err(refusal) => Err(refusal.clone()),
@@ -62,7 +63,7 @@ pub(super) fn of(
 pub(super) fn content(live: &Live, latest: &LatestSnapshot, selection: &Selection) -> Content {
     let objects = selection.manifests.iter();
     let objects = objects.map(|manifest| manifest.object.clone()).collect();
-    let opened = render::open(objects, &[]);
+    let opened = render::open(objects, &[], &live.filter);
     Content {
         placement: ObjectKey::of(&live.placement),
         name: latest.name.clone(),

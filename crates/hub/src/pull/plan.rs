@@ -6,7 +6,7 @@
 //! | a Work of this placement with the content that is wanted, as the hub left it | kept |
 //! | another one of this placement | replaced |
 //! | one of this placement that is being deleted | waited for |
-//! | one of another placement | the hashed name ([`names::hashed_base`]) is taken, and kept from then on |
+//! | one of another placement | the hashed name ([`names::hashed`]) is taken, and kept from then on |
 //!
 //! Works of this placement that are not wanted are deleted after the others are written.
 
@@ -24,10 +24,10 @@ use windlass_api::raw::RawObject;
 use windlass_api::{labels, names};
 use windlass_cluster::ObjectKey;
 use windlass_member::manifest::Manifest;
+use windlass_member::unique;
 use windlass_status::digest::Digest;
 
 use super::work::{WorkMeta, is_current, is_untouched, parent_of, written};
-use crate::works::unique;
 
 /// Digits of a hash in a name.
 const HASH_DIGITS: usize = 16;
@@ -169,19 +169,13 @@ fn name_of(
         }
     }
     let placement = &wish.placement;
-    let of_base = |base: &str| {
-        let part = names::part_work(base, group.part);
-        match &group.envelope {
-            None => part,
-            Some(envelope) => names::envelope_work(&part, &envelope_hash(envelope)),
-        }
+    let base = names::work_base(&placement.namespace, &placement.name);
+    let part = names::part_work(&base, group.part);
+    let name = match &group.envelope {
+        None => part,
+        Some(envelope) => names::envelope_work(&part, &envelope_hash(envelope)),
     };
-    let name = of_base(&names::work_base(&placement.namespace, &placement.name));
-    let other = of_base(&names::hashed_base(
-        &placement.namespace,
-        &placement.name,
-        &unique(placement),
-    ));
+    let other = names::hashed(&name, &unique(placement));
     let has = |name: &str| existing.iter().any(|work| work.name_any() == name);
     let is_taken = || find(&name).is_some_and(|work| parent_of(&work) != *placement);
     if !has(&name) && (has(&other) || is_taken()) {

@@ -69,6 +69,8 @@ impl Server {
                     ("replace", live.metadata.generation.unwrap() + grown)
                 }
             };
+            let is_new = !self.0.contains_key(&item.name);
+            assert_eq!(is_new, verb == "create", "{}", item.name);
             let mut work = WorkMeta::from(build(wish, item));
             work.metadata.generation = Some(generation);
             self.0.insert(item.name.clone(), Arc::new(work));
@@ -202,13 +204,44 @@ fn who_comes_second_takes_another_name_and_keeps_it() {
     assert_eq!(server.settle(&cluster), ["create a.b-work"]);
     let log = server.settle(&namespaced);
     let other = log[0].strip_prefix("create ").unwrap().to_owned();
-    assert!(other.starts_with("a.b-") && other.ends_with("-work") && other != "a.b-work");
+    assert!(other.starts_with("a.b-work-h"), "{other}");
     assert_eq!(server.settle(&namespaced), [""; 0]);
     // The first one goes: the second one's objects must not be made anew under its name.
     server.0.remove("a.b-work");
     assert_eq!(server.settle(&namespaced), [""; 0]);
     assert_eq!(server.settle(&cluster), ["create a.b-work"]);
     assert_eq!(server.settle(&namespaced), [""; 0]);
+}
+
+/// Whoever may name placements in a namespace knows every hash, and calls one so that it would take the name
+/// that another one has to fall back to.
+#[test]
+fn a_name_with_a_hash_is_nobodys_usual_one() {
+    let (cluster, namespaced) = (ObjectKey::cluster("a.b"), ObjectKey::namespaced("a", "b"));
+    for victim in [&cluster, &namespaced] {
+        let hash = unique(victim);
+        let groups = || {
+            let of_envelope = group(0, Some(envelope("e")), "1");
+            vec![group(0, None, "1"), group(1, None, "1"), of_envelope]
+        };
+        let mut server = Server::default();
+        for name in [
+            format!("b-{hash}"),
+            format!("b-h{hash}"),
+            format!("b-work-{hash}"),
+            format!("b-work-h{hash}"),
+        ] {
+            server.settle(&wish(ObjectKey::namespaced("a", &name), groups()));
+            server.settle(&wish(ObjectKey::cluster(format!("a.{name}")), groups()));
+        }
+        for key in [&cluster, &namespaced] {
+            let wish = wish(key.clone(), groups());
+            server.settle(&wish);
+            assert!(server.plan(&wish).is_empty(), "{key}");
+            let of = server.0.values().filter(|work| parent_of(work) == *key);
+            assert_eq!(of.count(), 3, "{key}, against {victim}");
+        }
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! | [`rules`] | kinds, objects and namespaces that are never placed |
 //! | [`interest`] | from a changed object to the placements that select it |
 //! | [`sanitise`], [`order`] | what of an object is stored, and where in the snapshot |
+//! | `enveloped` | the same rules for what is in envelopes |
 //! | `watches` | one metadata-only watch per kind that some placement needs, shared by all |
 //! | `pass` | one look at what a placement selects |
 //! | `fetch` | the selected objects themselves, once per version |
@@ -13,6 +14,7 @@
 //! Nothing is asked for twice: a change of an object, of a namespace or of the kinds that there are wakes
 //! the placements that it can matter to, and those look again.
 
+mod enveloped;
 mod fetch;
 pub mod interest;
 pub mod matcher;

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use windlass_api::overrides::{ClusterResourceOverrideSpec, ResourceOverrideSpec};
+use windlass_api::placement::EnvelopeIdentifier;
 use windlass_render::{
     Cluster, Confinement, Override, Part, PlacementKey, RenderError, Rendered, Scope, View, render,
 };
@@ -109,6 +110,17 @@ pub fn render_in(
     object: &Value,
     sources: &[Source],
 ) -> Result<Rendered, Vec<RenderError>> {
+    render_part(placement, scope, allowed, (object, None), sources)
+}
+
+/// Renders one object that may have come in an envelope.
+pub fn render_part(
+    placement: PlacementKey<'_>,
+    scope: Scope<'_>,
+    allowed: &str,
+    (object, envelope): (&Value, Option<&EnvelopeIdentifier>),
+    sources: &[Source],
+) -> Result<Rendered, Vec<RenderError>> {
     let overrides: Vec<_> = sources.iter().map(Source::view).collect();
     let labels = labels();
     let view = View {
@@ -121,10 +133,7 @@ pub fn render_in(
         scope,
         confinement: &Confinement::new(allowed).unwrap(),
     };
-    let parts = [Part {
-        object,
-        envelope: None,
-    }];
+    let parts = [Part { object, envelope }];
     render(&view, &parts).map(|mut all| all.remove(0))
 }
 

@@ -13,7 +13,6 @@ use windlass_api::scoped::{Binding, Placement};
 use windlass_api::{Condition, Time};
 use windlass_cluster::ObjectKey;
 use windlass_member::manifest::Manifest;
-use windlass_render::Confinement;
 use windlass_status::digest::Digest;
 
 use super::super::{Change, Kind, Live, variants};
@@ -25,6 +24,7 @@ use crate::placement::plan::{self, PlacementView};
 use crate::placement::snapshots::{Groups, LatestSnapshot, meta_of};
 use crate::render;
 use crate::select::Selection;
+use crate::select::rules::ApiFilter;
 
 pub(super) const NOW: Timestamp = Timestamp::constant(1_750_000_000, 0);
 pub(super) const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -118,7 +118,7 @@ impl Hub {
             unreachable: self.silent.clone(),
             overrides: self.overrides(),
             pending: Vec::new(),
-            confinement: Confinement::default(),
+            filter: ApiFilter::default(),
         }
     }
 
@@ -132,15 +132,11 @@ impl Hub {
                 "policy": {"overrideRules": [{"jsonPatchOverrides": [patch], "clusterSelector":
                     {"clusterSelectorTerms": [{"labelSelector": {"matchLabels": {"env": env}}}]}}]}}}});
         let version = Version::Cluster(Arc::new(serde_json::from_value(snapshot).unwrap()));
-        let clusters = self.clusters.iter();
-        let labels = clusters
-            .map(|c| (c.name_any(), c.labels().clone()))
-            .collect();
         Resolved::new(
             ObjectKey::cluster("web"),
             vec![version],
             [],
-            labels,
+            self.clusters.clone(),
             Vec::new(),
         )
     }
@@ -256,7 +252,7 @@ impl Hub {
                 &overrides.versions(&binding.spec),
                 &binding.spec.target_cluster,
                 &labels.unwrap_or_default(),
-                &live.confinement,
+                live.filter.confinement(),
             );
             rendered.err().map(|refusal| {
                 refused::status(binding, digest.unwrap(), &latest.name, &refusal, self.now)
