@@ -36,6 +36,8 @@ pub enum Behaviour {
     Untracked,
     /// They are applied, and somebody has changed them.
     Drifts,
+    /// It works, does not leave when it is told to, and puts its finalizers back.
+    HoldsOn,
     /// It says nothing at all.
     Silent,
 }
@@ -257,7 +259,8 @@ impl Inner {
             internal.uid(),
             behaviour == Behaviour::Silent
         );
-        if behaviour == Behaviour::Silent || !self.is_new(&namespace, what) {
+        let stays = leaves && behaviour == Behaviour::HoldsOn;
+        if stays || behaviour == Behaviour::Silent || !self.is_new(&namespace, what) {
             return;
         }
         if leaves {
@@ -334,10 +337,16 @@ impl Inner {
             .get(&namespace)
             .is_none_or(|internal| internal.spec.state == MembershipState::Leave);
         let behaviour = self.behaviour(&cluster);
+        let holds_on = behaviour == Behaviour::HoldsOn;
         let deleted = work.metadata.deletion_timestamp.is_some();
         let generation = work.metadata.generation.unwrap_or_default();
-        let what = format!("{:?} {generation} {deleted} {behaviour:?}", work.uid());
-        if leaves || behaviour == Behaviour::Silent || !self.is_new(&key(&work), what) {
+        let free = holds_on && work.finalizers().is_empty();
+        let what = format!(
+            "{:?} {generation} {deleted} {behaviour:?} {free}",
+            work.uid()
+        );
+        if leaves && !holds_on || behaviour == Behaviour::Silent || !self.is_new(&key(&work), what)
+        {
             return;
         }
         let member = self.lock().members.get(&cluster).cloned();

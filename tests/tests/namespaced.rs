@@ -88,6 +88,7 @@ fn a_namespace_is_placed_by_those_who_own_it() {
     }
     fleet.apply("hub", APP);
     a_copy_of_the_status_can_be_read_in_the_namespace(&fleet);
+    a_copy_that_is_refused_holds_nothing_up(&fleet);
     what_is_selected_is_placed(&fleet);
     changes_roll_and_what_is_gone_is_pruned(&fleet);
     what_is_refused(&fleet);
@@ -100,6 +101,59 @@ fn a_namespace_is_placed_by_those_who_own_it() {
 
 fn copy(fleet: &Fleet, path: &str) -> String {
     fleet.get("hub", "crps namespaces -n web", path)
+}
+
+const NO_COPIES: &str = r"
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: no-copies}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [placement.kubernetes-fleet.io], apiVersions: ['*'], operations: [CREATE, UPDATE],
+       resources: [clusterresourceplacementstatuses]}
+  validations: [{expression: 'false', message: no copies here}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: no-copies}
+spec: {policyName: no-copies, validationActions: [Deny]}
+";
+
+fn a_copy_that_is_refused_holds_nothing_up(fleet: &Fleet) {
+    let said = |type_: &str, field: &str| {
+        let path = format!(
+            "{{.status.conditions[?(@.type==\"ClusterResourcePlacement{type_}\")].{field}}}"
+        );
+        fleet.get("hub", "crp namespaces", &path)
+    };
+    fleet.apply("hub", NO_COPIES);
+    eventually("copies are refused", || {
+        let touch = "annotate crps namespaces -n web a=b --overwrite --dry-run=server";
+        fleet.try_kubectl("hub", touch, None).is_err()
+    });
+    fleet.kubectl("hub", "delete crps namespaces -n web");
+    eventually("that is said, and nothing else", || {
+        said("StatusSynced", "status") == "False"
+            && said("StatusSynced", "message").contains("no copies here")
+    });
+    let _ = fleet.settled(|line| line.contains("resource=\"clusterresourceplacements/status\""));
+    for type_ in ["Scheduled", "Available"] {
+        assert_eq!(said(type_, "status"), "True", "{type_}");
+    }
+    let policy = "validatingadmissionpolicybinding,validatingadmissionpolicy";
+    fleet.kubectl("hub", &format!("delete {policy} no-copies"));
+    let mut limit = 5;
+    eventually("the copy is back", || {
+        // By itself it is tried every 30 s; a change is looked at at once.
+        limit += 1;
+        let patch = format!("{{\"spec\":{{\"revisionHistoryLimit\":{limit}}}}}");
+        fleet.kubectl(
+            "hub",
+            &format!("patch crp namespaces --type=merge -p {patch}"),
+        );
+        said("StatusSynced", "status") == "True" && !copy(fleet, "{.sourceStatus}").is_empty()
+    });
 }
 
 fn a_copy_of_the_status_can_be_read_in_the_namespace(fleet: &Fleet) {

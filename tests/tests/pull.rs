@@ -1,6 +1,9 @@
 //! Delivery by agents beside delivery by push: 50 clusters with agents that are played, two real members.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+#[path = "pull/leaving.rs"]
+mod leaving;
+
 use std::collections::BTreeMap;
 
 use windlass_tests::agents::{Agents, Behaviour, may_bypass};
@@ -174,7 +177,14 @@ fn an_agent_may_do_what_it_must_and_no_more(fleet: &Fleet) {
         assert!(may(verb, what, own), "{verb} {what}");
         assert!(!may(verb, what, "fleet-member-agent-08"), "{verb} {what}");
     }
-    assert!(!may("get", "secrets", own));
+    for (verb, what) in [
+        ("get", "secrets"),
+        ("delete", "works.placement.kubernetes-fleet.io"),
+        ("create", "resourceplacements.placement.kubernetes-fleet.io"),
+        ("get", "memberclusters.cluster.kubernetes-fleet.io"),
+    ] {
+        assert!(!may(verb, what, own), "{verb} {what}");
+    }
     // Guard rails that come later are none for an agent in its own namespace.
     let file = windlass_tests::root().join("deploy/guard-rails/bypass.yaml");
     fleet.kubectl("hub", &format!("apply --server-side -f {}", file.display()));
@@ -505,7 +515,7 @@ fn a_cluster_changes_its_mode_and_keeps_everything() {
             && condition(&fleet, "web", "Available", "status") == "True"
     });
     assert_eq!(placed(&fleet, "member-1"), uids);
-    fleet.kubectl("hub", "delete crp web --timeout=60s");
+    leaving::a_cluster_is_purged_while_its_mode_changes(&fleet, &agents);
     eventually("everything is gone", || {
         placed(&fleet, "member-1").iter().all(String::is_empty)
     });

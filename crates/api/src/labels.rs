@@ -78,6 +78,8 @@ pub const PARENT_OVERRIDES_HASH: &str =
 pub const ALLOW_CASCADE: &str = "windlass.dev/allow-cascade";
 /// On a binding: what its placement's deleteStrategy says, where that is not the default.
 pub const DELETE_STRATEGY: &str = "windlass.dev/delete-strategy";
+/// On a binding: SHA-256 of what the overrides that it names may do on its cluster now, or `none`.
+pub const OVERRIDES_MAY: &str = "windlass.dev/overrides-may";
 /// Value of [`DELETE_STRATEGY`].
 pub const ABANDON: &str = "Abandon";
 /// On a MemberCluster that is being deleted: placed objects are removed too.

@@ -30,6 +30,7 @@ use crate::lanes::Lanes;
 use crate::members::migrate::Mode;
 use crate::members::{Members, is_push};
 use crate::observe::{Skipped, log_binding, skipped};
+use crate::overrides::leave::{self, Effect};
 use crate::overrides::named_by;
 use crate::overrides::resolve::effects_of;
 use crate::pull::deliver::Pull;
@@ -143,7 +144,12 @@ impl Delivery {
             return Ok(Next::Event);
         }
         let overridden = self.overridden(&binding, &content);
-        let digest = desired_digest(&binding, &content.hash, &overridden.effects);
+        // The placement's actor changes its leave when it is this cluster's turn, which is an event.
+        if !overridden.incomplete && leave::must_wait(&binding, overridden.effect) {
+            return Ok(Next::Event);
+        }
+        let effect = leave::given(&binding).unwrap_or(overridden.effect);
+        let digest = desired_digest(&binding, &content.hash, effect);
         let manifests = match overridden.manifests {
             Ok(manifests) => manifests,
             Err(refusal) => return self.refused(&binding, digest, &content, refusal).await,
@@ -183,7 +189,8 @@ impl Delivery {
         let none = BTreeMap::new();
         let labels = known.as_deref().map_or(&none, ResourceExt::labels);
         Overridden {
-            effects: effects_of(&content.placement, &versions, cluster, labels),
+            effect: Effect::of(&effects_of(&content.placement, &versions, cluster, labels)),
+            incomplete: versions.iter().any(Result::is_err),
             manifests: render::manifests(content, &versions, cluster, labels, &self.confinement),
         }
     }
@@ -357,9 +364,10 @@ impl Delivery {
     /// Whether another live binding of the same placement stands for the same cluster: then what is there
     /// is that one's.
     fn has_successor(&self, binding: &Binding, placement: &ObjectKey) -> bool {
-        self.world.bindings_of(placement).iter().any(|other| {
-            other.spec.target_cluster == binding.spec.target_cluster
-                && other.metadata.deletion_timestamp.is_none()
+        let cluster = &binding.spec.target_cluster;
+        let all = self.world.bindings_to(placement, cluster);
+        all.iter().any(|other| {
+            other.metadata.deletion_timestamp.is_none()
                 && other.metadata.uid != binding.metadata.uid
         })
     }
@@ -428,25 +436,23 @@ fn parent(binding: &Binding) -> ObjectKey {
 
 /// A snapshot as one cluster gets it.
 struct Overridden {
-    effects: BTreeMap<String, String>,
+    effect: Effect,
+    /// A snapshot that the binding names does not exist.
+    incomplete: bool,
     manifests: Result<Arc<[Arc<Manifest>]>, Refusal>,
 }
 
 /// Digest of what a binding asks for, given the hash of the snapshot that it names, and what the override
-/// snapshots that it names do on its cluster. Their names don't count: a new version that does the same
+/// snapshots that it names may do on its cluster. Their names don't count: a new version that does the same
 /// there asks for the same.
 #[must_use]
-pub fn desired_digest(
-    binding: &Binding,
-    snapshot_hash: &str,
-    effects: &BTreeMap<String, String>,
-) -> Digest {
+pub fn desired_digest(binding: &Binding, snapshot_hash: &str, effect: Effect) -> Digest {
     binding_digest(&BindingInputs {
         snapshot_hash,
         resource_overrides: &[],
         cluster_resource_overrides: &[],
         apply_strategy: binding.spec.apply_strategy.as_ref(),
-        variables: effects,
+        variables: &effect.variables(),
     })
 }
 

@@ -17,10 +17,12 @@ use windlass_api::conditions::{self, Status};
 use windlass_api::placement::{
     PlacementPolicy, PlacementType, ReportBackDestination, ReportBackStrategyType, RolloutStrategy,
 };
+use windlass_api::pull::WorkResourceIdentifier;
 use windlass_api::scoped::{Binding, Placement, Scope};
+use windlass_api::{CLUSTER_GROUP, PLACEMENT_GROUP};
 use windlass_cluster::clock::{self, Instant};
 use windlass_cluster::{ApiError, Discovery, ObjectKey, Writer};
-use windlass_member::manifest::ManifestId;
+use windlass_member::manifest::{Manifest, ManifestId};
 use windlass_member::{ManifestOutcome, Outcome};
 use windlass_status::conditions::{NewCondition, find};
 use windlass_status::digest::Digest;
@@ -205,9 +207,16 @@ pub fn of_outcome(outcome: &Outcome) -> Vec<Reported> {
     manifests.filter_map(report).collect()
 }
 
-/// What an agent has reported in Works; those of envelopes don't count.
+/// What an agent has reported in the Works that hold what is wanted now. An agent may write whatever it likes
+/// there: what is `placed` counts, each object once, and nothing else. What came in an envelope is not the
+/// hub's object of that name.
 #[must_use]
-pub fn of_works(works: &[Arc<WorkMeta>]) -> Vec<Reported> {
+pub fn of_works(works: &[Arc<WorkMeta>], placed: &[Arc<Manifest>]) -> Vec<Reported> {
+    let mut open: HashMap<ManifestId, &ManifestId> = placed
+        .iter()
+        .filter(|manifest| manifest.envelope.is_none())
+        .map(|manifest| (manifest.id.any_version(), &manifest.id))
+        .collect();
     let manifests = works
         .iter()
         .filter(|work| envelope_of(work).is_none())
@@ -217,23 +226,25 @@ pub fn of_works(works: &[Arc<WorkMeta>]) -> Vec<Reported> {
         .filter_map(|manifest| {
             let reported = manifest.back_reported_status.as_ref()?;
             let status = reported.observed_status.as_ref()?.0.get("status")?.clone();
-            let id = &manifest.identifier;
-            let text = |field: &Option<String>| field.clone().unwrap_or_default();
-            Some(Reported {
-                id: ManifestId {
-                    group: text(&id.group),
-                    version: text(&id.version),
-                    kind: text(&id.kind),
-                    namespace: id
-                        .namespace
-                        .clone()
-                        .filter(|namespace| !namespace.is_empty()),
-                    name: text(&id.name),
-                },
-                status,
-            })
+            let id = open.remove(&named(&manifest.identifier))?.clone();
+            Some(Reported { id, status })
         })
         .collect()
+}
+
+/// Which object an agent means, whatever the version.
+fn named(id: &WorkResourceIdentifier) -> ManifestId {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    ManifestId {
+        group: text(&id.group),
+        version: String::new(),
+        kind: text(&id.kind),
+        namespace: id
+            .namespace
+            .clone()
+            .filter(|namespace| !namespace.is_empty()),
+        name: text(&id.name),
+    }
 }
 
 /// How a round of copying went, unless it is not time for one; and when to come again.
@@ -398,14 +409,20 @@ fn message(count: usize) -> String {
     format!("The hub's objects have the statuses of {count} object(s) on the cluster")
 }
 
-/// Kinds whose status steers something on the hub itself: what is in it, what may be made there.
+/// Kinds whose status steers something on the hub itself: what is in it, what may be made there, the fleet.
 fn steers(id: &ManifestId) -> bool {
     matches!(
         (id.group.as_str(), id.kind.as_str()),
-        (
-            "",
-            "Namespace" | "ResourceQuota" | "PersistentVolume" | "PersistentVolumeClaim"
-        ) | ("apiextensions.k8s.io", "CustomResourceDefinition")
+        (CLUSTER_GROUP | PLACEMENT_GROUP, _)
+            | (
+                "",
+                "Namespace"
+                    | "Node"
+                    | "ResourceQuota"
+                    | "PersistentVolume"
+                    | "PersistentVolumeClaim"
+            )
+            | ("apiextensions.k8s.io", "CustomResourceDefinition")
             | ("apiregistration.k8s.io", "APIService")
     )
 }
@@ -461,28 +478,88 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_agents_report() {
-        let work = |labels: Value| -> Arc<WorkMeta> {
-            Arc::new(
-                serde_json::from_value(json!({"metadata": {"name": "w", "labels": labels}, "status": {
-                    "conditions": [], "manifestConditions": [
-                        {"identifier": {"ordinal": 0, "version": "v1", "kind": "Service", "namespace": "n", "name": "s"},
-                         "conditions": [], "backReportedStatus": {"observationTime": "2026-01-01T00:00:00Z",
-                            "observedStatus": {"apiVersion": "v1", "kind": "Service", "status": {"a": 1}}}},
-                        {"identifier": {"ordinal": 1, "version": "v1", "kind": "ConfigMap", "name": "c"}, "conditions": []},
-                    ]}}))
-                .unwrap(),
-            )
-        };
-        let envelope =
-            json!({labels::ENVELOPE_KIND: "ResourceEnvelope", labels::ENVELOPE_NAME: "e"});
-        let reported = of_works(&[work(json!({})), work(envelope)]);
-        let told: Vec<_> = reported
+    fn manifest(object: Value) -> Arc<Manifest> {
+        Arc::new(Manifest::of_snapshot(object))
+    }
+
+    /// A Work with the statuses that its agent reports.
+    fn work(labels: &Value, identifiers: &[Value]) -> Arc<WorkMeta> {
+        let reported: Vec<Value> = identifiers
             .iter()
-            .map(|reported| (reported.id.to_string(), reported.status.clone()))
+            .enumerate()
+            .map(|(at, id)| {
+                json!({"identifier": id, "conditions": [], "backReportedStatus": {
+                    "observationTime": "2026-01-01T00:00:00Z",
+                    "observedStatus": {"apiVersion": "v1", "kind": "x", "status": {"at": at}}}})
+            })
             .collect();
-        assert_eq!(told, [("Service n/s".to_owned(), json!({"a": 1}))]);
+        let status = json!({"conditions": [], "manifestConditions": reported});
+        let work = json!({"metadata": {"name": "w", "labels": labels}, "status": status});
+        Arc::new(serde_json::from_value(work).unwrap())
+    }
+
+    #[test]
+    fn an_agent_tells_of_what_was_placed_and_of_nothing_else() {
+        let id = |group: &str, kind: &str, namespace: &str, name: &str| {
+            json!({"ordinal": 0, "group": group, "version": "v1", "kind": kind, "namespace": namespace,
+                   "name": name})
+        };
+        let service = id("", "Service", "n", "s");
+        let mut enveloped = Manifest::of_snapshot(
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "e", "namespace": "n"}}),
+        );
+        let envelope = json!({"type": "ResourceEnvelope", "namespace": "n", "name": "e"});
+        enveloped.envelope = Some(Arc::new(serde_json::from_value(envelope).unwrap()));
+        let placed = [
+            manifest(
+                json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "n"}}),
+            ),
+            Arc::new(enveloped),
+        ];
+        let forged = [
+            id("cluster.kubernetes-fleet.io", "MemberCluster", "", "other"),
+            id("", "Node", "", "node-1"),
+            id("", "Service", "m", "s"),
+            id("", "Service", "n", "other"),
+            id("", "Service", "n", "e"),
+        ];
+        let in_envelope =
+            json!({labels::ENVELOPE_KIND: "ResourceEnvelope", labels::ENVELOPE_NAME: "e"});
+        let told = |works: &[Arc<WorkMeta>]| -> Vec<(String, Value)> {
+            let told = of_works(works, &placed).into_iter();
+            told.map(|reported| (reported.id.to_string(), reported.status))
+                .collect()
+        };
+        let plain = json!({});
+        assert_eq!(told(&[work(&plain, &forged)]), []);
+        assert_eq!(
+            told(&[work(&in_envelope, std::slice::from_ref(&service))]),
+            []
+        );
+        let twice = [service.clone(), service];
+        let only = vec![("Service n/s".to_owned(), json!({"at": 0}))];
+        assert_eq!(told(&[work(&plain, &twice), work(&plain, &twice)]), only);
+    }
+
+    #[test]
+    fn what_steers_the_hub_is_not_copied() {
+        for (group, kind, expected) in [
+            (CLUSTER_GROUP, "MemberCluster", true),
+            (PLACEMENT_GROUP, "ClusterResourcePlacement", true),
+            (PLACEMENT_GROUP, "Work", true),
+            ("", "Namespace", true),
+            ("", "Node", true),
+            ("apiextensions.k8s.io", "CustomResourceDefinition", true),
+            ("", "Service", false),
+            ("apps", "Deployment", false),
+        ] {
+            let id = ManifestId {
+                group: group.to_owned(),
+                kind: kind.to_owned(),
+                ..ManifestId::default()
+            };
+            assert_eq!(steers(&id), expected, "{group} {kind}");
+        }
     }
 
     #[test]

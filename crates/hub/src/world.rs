@@ -18,7 +18,7 @@ use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey, Queue};
 
 use crate::matters::Matters;
 use crate::observe::Observer;
-use crate::overrides::{self, Overrides};
+use crate::overrides::{self, Overrides, leave};
 use crate::placement::snapshots::{Groups, SnapshotMeta};
 use crate::pull::PullCaches;
 use crate::report_back;
@@ -30,6 +30,8 @@ pub const BY_PLACEMENT: &str = "placement";
 pub const BY_NAME: &str = "name";
 /// Index of bindings: their cluster.
 pub const BY_CLUSTER: &str = "cluster";
+/// Index of bindings by what [`target`] makes of placement and cluster: at most a few under each.
+pub const BY_TARGET: &str = "target";
 /// Index of bindings: the override snapshots that they name.
 pub const BY_OVERRIDE: &str = "override";
 
@@ -158,6 +160,13 @@ impl World {
         self.bindings.under(BY_PLACEMENT, placement)
     }
 
+    /// Bindings of a placement to one cluster: those of a large fleet are not looked through.
+    #[must_use]
+    pub fn bindings_to(&self, placement: &ObjectKey, cluster: &str) -> Vec<Arc<Binding>> {
+        self.bindings
+            .by_index(BY_TARGET, &target(placement, cluster))
+    }
+
     /// The snapshot groups of a placement.
     #[must_use]
     pub fn groups_of(&self, placement: &ObjectKey) -> Groups {
@@ -277,6 +286,22 @@ fn by_placement<K: kube::Resource>() -> Index<K> {
     }
 }
 
+fn by_target() -> Index<Binding> {
+    Index {
+        name: BY_TARGET,
+        values: |object| {
+            let parent = placement_of(object);
+            let text = |parent: &ObjectKey| target(parent, &object.spec.target_cluster);
+            parent.iter().map(text).collect()
+        },
+    }
+}
+
+/// A placement on a cluster, as [`BY_TARGET`] has it. Neither name has a space.
+fn target(placement: &ObjectKey, cluster: &str) -> String {
+    format!("{placement} {cluster}")
+}
+
 fn binding_options(queues: &Queues, observer: &Observer) -> CacheOptions<Binding> {
     let (queues, observer) = (queues.clone(), observer.clone());
     CacheOptions {
@@ -286,6 +311,7 @@ fn binding_options(queues: &Queues, observer: &Observer) -> CacheOptions<Binding
                 name: BY_CLUSTER,
                 values: |object| vec![object.spec.target_cluster.clone()],
             },
+            by_target(),
             Index {
                 name: BY_OVERRIDE,
                 values: |object| {
@@ -302,6 +328,7 @@ fn binding_options(queues: &Queues, observer: &Observer) -> CacheOptions<Binding
                     old.spec != new.spec
                         || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
                         || old.metadata.uid != new.metadata.uid
+                        || leave::given(old) != leave::given(new)
                         // Somebody else wrote the status: it has to be told right again.
                         || old.status != new.status
                 }
@@ -339,7 +366,8 @@ fn cluster_options(
                     enqueue(&queues.bindings, ObjectKey::of(&*binding), change.initial);
                 }
             }
-            // What overrides do there depends on the labels.
+            // What overrides do there depends on the labels. Delivery sees to it that they don't do what
+            // nobody gave leave for.
             if old.map(ResourceExt::labels) != new.map(ResourceExt::labels) {
                 let overridden = bindings.by_index(BY_CLUSTER, &change.key.name);
                 for binding in overridden
@@ -398,6 +426,21 @@ mod tests {
         let label = |name: &str| (labels::PARENT_PLACEMENT.to_owned(), name.to_owned());
         binding.labels_mut().extend(placement.map(label));
         Some(Arc::new(binding))
+    }
+
+    #[test]
+    fn a_binding_is_found_by_placement_and_cluster() {
+        let index = by_target();
+        let mut binding = Binding::clone(&of(Some("a")).unwrap());
+        binding.spec.target_cluster = "east".to_owned();
+        let values = (index.values)(&binding);
+        assert_eq!(values, [target(&ObjectKey::cluster("a"), "east")]);
+        assert_ne!(values, [target(&ObjectKey::cluster("a"), "west")]);
+        binding.metadata.namespace = Some("n".to_owned());
+        let values = (index.values)(&binding);
+        assert_eq!(values, [target(&ObjectKey::namespaced("n", "a"), "east")]);
+        binding.metadata.labels = None;
+        assert!((index.values)(&binding).is_empty());
     }
 
     /// What was counts as much as what is (trap T2).

@@ -18,6 +18,8 @@ pub(crate) struct Ledger<'a> {
     held: BTreeSet<&'a str>,
     /// Fewest clusters that have to stay available.
     floor: usize,
+    /// Fewest clusters that would have to if none refused what is wanted.
+    most: usize,
     /// Not-ready bindings that may be on their way to the target at once.
     slots: usize,
     /// Clusters that may get the resources anew.
@@ -39,10 +41,20 @@ impl<'a> Ledger<'a> {
             !b.deleting && may_hold(b) && matches!(settled(b, now), Ready | DiffReported)
         });
         available.retain(|cluster| !leaving.contains(cluster));
+        let refused = clusters(&|b| {
+            b.state == BindingState::Bound && !b.deleting && settled(b, now) == Refused
+        });
+        let counted = |cluster: &&&str| leaving.contains(*cluster) || available.contains(*cluster);
+        let refused = refused.iter().filter(|c| !counted(c)).count();
         let moving = view.bindings.iter().filter(|b| is_moving(b, now)).count();
         let loads = view.bindings.iter().filter(|b| is_load(b, now)).count();
         Ledger {
-            floor: view.target.saturating_sub(max_unavailable),
+            // Mending an override may take for ever; the other clusters don't wait for that.
+            floor: view
+                .target
+                .saturating_sub(refused)
+                .saturating_sub(max_unavailable),
+            most: view.target.saturating_sub(max_unavailable),
             // One at least: a cluster that isn't available loses nothing by moving, and with
             // maxUnavailable 0 a version that never becomes ready could never be replaced.
             slots: max_unavailable.max(1).saturating_sub(moving),
@@ -79,8 +91,12 @@ impl<'a> Ledger<'a> {
         self.available.len() > self.floor && self.available.remove(cluster)
     }
 
-    /// Counts a failed binding that gets another chance: it is on its way, and a load again.
-    pub(crate) fn note_second_chance(&mut self) {
+    /// Counts a failed binding that gets another chance: it is on its way, and a load again. One that
+    /// refused what it had may take this: it is among those that count.
+    pub(crate) fn note_second_chance(&mut self, was: Readiness) {
+        if was == Refused {
+            self.floor = self.floor.saturating_add(1).min(self.most);
+        }
         self.slots = self.slots.saturating_sub(1);
         self.additions = self.additions.saturating_sub(1);
     }
@@ -102,7 +118,7 @@ impl<'a> Ledger<'a> {
     }
 }
 
-use Readiness::{DiffReported, Failed, Ready, ReadyAt, Unreachable};
+use Readiness::{DiffReported, Failed, Ready, ReadyAt, Refused, Unreachable};
 
 /// A waiting period that has ended is over.
 fn settled(binding: &RolloutBinding<'_>, now: Timestamp) -> Readiness {
@@ -126,7 +142,7 @@ fn is_moving(binding: &RolloutBinding<'_>, now: Timestamp) -> bool {
     binding.state == BindingState::Bound
         && !binding.deleting
         && binding.on_target
-        && !matches!(settled(binding, now), Ready | DiffReported)
+        && !matches!(settled(binding, now), Ready | DiffReported | Refused)
 }
 
 /// Whether the binding counts against target + maxSurge. A true failure doesn't, so that it can be
@@ -136,7 +152,7 @@ fn is_load(binding: &RolloutBinding<'_>, now: Timestamp) -> bool {
     let going = binding.deleting || binding.state == BindingState::Unscheduled;
     may_hold(binding)
         && match settled(binding, now) {
-            Failed | DiffReported => false,
+            Failed | Refused | DiffReported => false,
             Unreachable => !going,
             Ready | ReadyAt(_) | Readiness::InProgress => true,
         }

@@ -53,6 +53,9 @@ pub struct RollingPlan {
 /// maxUnavailable go to the next version before one of them has shown that it works. Reconnecting half a
 /// fleet moves no more than the budget, since what isn't heard of is never available.
 ///
+/// A cluster that refused what it was given, with nothing known to serve there, counts as failed, and target
+/// in *spare* is without it until it is given something else.
+///
 /// With maxUnavailable 0 a ready cluster can't be updated, and with maxSurge 0 as well none can be
 /// replaced: those who ask for both wait for ever, as with the peer.
 #[must_use]
@@ -115,9 +118,10 @@ fn update_unlimited<'a>(
         }
     }
     for binding in candidates {
-        let failed = ledger.readiness(binding) == Readiness::Failed;
+        let was = ledger.readiness(binding);
+        let failed = matches!(was, Readiness::Failed | Readiness::Refused);
         if failed && !binding.settings_only && !ledger.is_leaving(binding.cluster) {
-            ledger.note_second_chance();
+            ledger.note_second_chance(was);
             plan.update.push(binding.name.to_owned());
         }
     }
@@ -137,7 +141,9 @@ fn remove<'a>(
     {
         let may_go = match ledger.readiness(binding) {
             _ if !binding.previously_bound => true,
-            Readiness::Failed | Readiness::InProgress => ledger.give_up(binding.cluster),
+            Readiness::Failed | Readiness::Refused | Readiness::InProgress => {
+                ledger.give_up(binding.cluster)
+            }
             Readiness::Unreachable | Readiness::ReadyAt(_) => {
                 ledger.is_floor_kept() && ledger.give_up(binding.cluster)
             }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use windlass_api::binding::BindingState;
+use windlass_api::conditions::Stage;
 use windlass_api::placement::{PlacementPolicy, PlacementType};
 use windlass_status::ready;
 
@@ -60,6 +61,9 @@ pub enum Readiness {
     InProgress,
     /// A reachable member reported a true failure, or ran past its timeout.
     Failed,
+    /// What is wanted there can't be made (an override that can't be worked in), and nothing is known to
+    /// serve: until that is mended the cluster is no part of what the others have to keep up.
+    Refused,
     /// Nothing is heard of the member.
     Unreachable,
 }
@@ -76,6 +80,7 @@ impl Readiness {
             ready::Readiness::Ready | ready::Readiness::Undisturbed => Self::Ready,
             ready::Readiness::ReadyAt(at) => Self::ReadyAt(at),
             ready::Readiness::InProgress => Self::InProgress,
+            ready::Readiness::Failed(Stage::Overridden) => Self::Refused,
             ready::Readiness::Failed(_) => Self::Failed,
             ready::Readiness::Unreachable => Self::Unreachable,
         }

@@ -3,7 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use windlass_api::binding::BindingState::{self, Bound, Scheduled, Unscheduled};
-use windlass_rollout::Readiness::{DiffReported, Failed, InProgress, Ready, ReadyAt, Unreachable};
+use windlass_rollout::Readiness::{
+    DiffReported, Failed, InProgress, Ready, ReadyAt, Refused, Unreachable,
+};
 use windlass_rollout::{Readiness, RollingPlan, RollingView, RolloutBinding, plan_rolling};
 
 const NOW: Timestamp = Timestamp::constant(1_750_000_000, 0);
@@ -481,5 +483,60 @@ fn two_bindings_of_a_cluster() {
         (1, number(1), number(1)),
         &[on("x", current("a", Ready)), on("x", scheduled("b"))],
         [&[], &[], &[], &["b"]],
+    );
+}
+
+#[test]
+fn a_cluster_that_refuses_costs_the_others_nothing() {
+    let one = |target| (target, number(1), number(1));
+    row(
+        "the others move one at a time",
+        one(3),
+        &[current("a", Refused), old("b", Ready), old("c", Ready)],
+        [&["b"], &[], &[], &["c"]],
+    );
+    row(
+        "and wait for each other",
+        one(3),
+        &[
+            current("a", Refused),
+            current("b", InProgress),
+            old("c", Ready),
+        ],
+        [&[], &[], &[], &["c"]],
+    );
+    row(
+        "however many refuse, no more of the others move",
+        one(5),
+        &[
+            current("a", Refused),
+            current("b", Refused),
+            current("c", Refused),
+            old("d", Ready),
+            old("e", Ready),
+        ],
+        [&["d"], &[], &[], &["e"]],
+    );
+    row(
+        "given something else it may take that, and is one of them again",
+        one(3),
+        &[old("a", Refused), old("b", Ready), old("c", Ready)],
+        [&["a"], &[], &[], &["b", "c"]],
+    );
+    row(
+        "differences are reported by the others",
+        one(3),
+        &[
+            current("a", Refused),
+            old("b", DiffReported),
+            old("c", DiffReported),
+        ],
+        [&["b"], &[], &[], &["c"]],
+    );
+    row(
+        "it gives way to another cluster",
+        (1, number(1), number(0)),
+        &[current("a", Refused), scheduled("b")],
+        [&[], &["b"], &[], &[]],
     );
 }

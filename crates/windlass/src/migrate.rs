@@ -152,7 +152,7 @@ async fn wait(hub: &Writer, args: &Args) -> Result<(), Failure> {
             return Err(format!("{} has left the fleet", args.name).into());
         };
         if !is_migrating(&cluster) && Mode::of(&cluster) == args.to {
-            say(&farewell(&args.name, args.to));
+            say(&farewell(&args.name, args.to, &cluster));
             return Ok(());
         }
         if let Some(message) = waits_for(&cluster)
@@ -192,7 +192,24 @@ fn waits_for(cluster: &MemberCluster) -> Option<String> {
     Some(migrating.message.clone())
 }
 
-fn farewell(name: &str, to: Mode) -> String {
+/// What is left on a cluster of the mode that it had.
+fn left_behind(cluster: &MemberCluster) -> Option<&str> {
+    let conditions = cluster.status.as_ref()?.conditions.as_deref()?;
+    let migrated = conditions
+        .iter()
+        .find(|condition| condition.type_ == MIGRATING && condition.status == "False")?;
+    Some(&migrated.message)
+}
+
+fn farewell(name: &str, to: Mode, cluster: &MemberCluster) -> String {
+    let said = in_words(name, to);
+    match left_behind(cluster) {
+        Some(left) => format!("{said}\nBut {left}\nRemove them there by hand"),
+        None => said,
+    }
+}
+
+fn in_words(name: &str, to: Mode) -> String {
     match to {
         Mode::Push => format!(
             "{name} is in push mode: the hub delivers to it. Nothing on it was deleted. Its agent has left and can \
@@ -229,6 +246,21 @@ mod tests {
         ] {
             assert!(read(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_left_behind_is_told() {
+        let with = |status: &str| -> MemberCluster {
+            serde_json::from_value(serde_json::json!({
+                "metadata": {"name": "east"}, "spec": {"identity": {"kind": "User", "name": "u"}},
+                "status": {"conditions": [{"type": "Migrating", "status": status, "reason": "R",
+                    "message": "ServiceAccount windlass-hub is left behind", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
+            }))
+            .unwrap()
+        };
+        let said = |cluster: &MemberCluster| farewell("east", Mode::Pull, cluster);
+        assert!(said(&with("False")).contains("But ServiceAccount windlass-hub is left behind"));
+        assert!(!said(&with("True")).contains("left behind"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use windlass_member::{Member, Parent};
 
 use super::Delivery;
 use crate::members::migrate::Mode;
+use crate::members::pull::leave::is_purged;
 use crate::pull::plan::{Act, Wish};
 
 impl Delivery {
@@ -91,18 +92,145 @@ impl Delivery {
     /// Who removes what a binding placed, while its cluster changes its mode. None: nobody yet.
     pub(super) fn remover(&self, binding: &Binding, is_push: bool) -> Option<Mode> {
         let cluster = &binding.spec.target_cluster;
-        let now = if is_push { Mode::Push } else { Mode::Pull };
-        match (now, self.changes_to(binding)) {
-            // The agent does nothing any more, and the hub not yet.
-            (Mode::Pull, Some(Mode::Push)) if self.members.is_told_to_leave(cluster) => None,
-            // No Work was written yet.
-            (Mode::Pull, Some(Mode::Pull)) => {
-                let placement = super::parent(binding);
-                let works = self.world.pull.works_of(cluster, &placement);
-                let still_ours = works.is_empty() && self.members.has_credentials(cluster);
-                Some(if still_ours { Mode::Push } else { Mode::Pull })
-            }
-            _ => Some(now),
+        let placement = super::parent(binding);
+        let known = self.world.clusters.get(&ObjectKey::cluster(cluster));
+        let leaving = known.filter(|known| known.metadata.deletion_timestamp.is_some());
+        remover(&State {
+            now: if is_push { Mode::Push } else { Mode::Pull },
+            to: self.changes_to(binding),
+            purge: leaving.map(|leaving| is_purged(&leaving)),
+            is_told: self.members.is_told_to_leave(cluster),
+            is_gone: self.members.agent_is_gone(cluster),
+            has_works: !self.world.pull.works_of(cluster, &placement).is_empty(),
+            has_credentials: self.members.has_credentials(cluster),
+        })
+    }
+}
+
+/// What it depends on who removes what a binding placed.
+#[derive(Clone, Copy, Debug)]
+struct State {
+    /// The cluster's mode.
+    now: Mode,
+    /// The mode that it changes to.
+    to: Option<Mode>,
+    /// Of a cluster that leaves: whether it is purged.
+    purge: Option<bool>,
+    /// The agent has been told to leave.
+    is_told: bool,
+    /// The agent has left.
+    is_gone: bool,
+    /// There are Works of the placement.
+    has_works: bool,
+    /// The hub has credentials of the cluster.
+    has_credentials: bool,
+}
+
+fn remover(state: &State) -> Option<Mode> {
+    match (state.now, state.to) {
+        // The agent does nothing any more. A cluster that leaves never gets to the other mode.
+        (Mode::Pull, _) if state.is_told && state.purge == Some(true) => {
+            (state.is_gone && state.has_credentials).then_some(Mode::Push)
+        }
+        (Mode::Pull, Some(Mode::Push)) if state.is_told && state.purge.is_none() => None,
+        // No Work was written yet.
+        (Mode::Pull, Some(Mode::Pull)) if !state.has_works && state.has_credentials => {
+            Some(Mode::Push)
+        }
+        (now, _) => Some(now),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_removes_what_was_placed() {
+        let (push, pull) = (Some(Mode::Push), Some(Mode::Pull));
+        let settled = State {
+            now: Mode::Pull,
+            to: None,
+            purge: None,
+            is_told: false,
+            is_gone: false,
+            has_works: true,
+            has_credentials: false,
+        };
+        let to_push = State {
+            to: push,
+            has_credentials: true,
+            ..settled
+        };
+        let told = State {
+            is_told: true,
+            ..to_push
+        };
+        let purged = State {
+            purge: Some(true),
+            ..told
+        };
+        let to_pull = State {
+            to: pull,
+            ..to_push
+        };
+        for (about, state, expected) in [
+            ("an agent", settled, pull),
+            (
+                "the hub",
+                State {
+                    now: Mode::Push,
+                    ..settled
+                },
+                push,
+            ),
+            ("it is not told yet", to_push, pull),
+            ("it does nothing any more", told, None),
+            (
+                "leaving: it lets go",
+                State {
+                    purge: Some(false),
+                    ..told
+                },
+                pull,
+            ),
+            ("purged: it has not left", purged, None),
+            (
+                "purged: it has",
+                State {
+                    is_gone: true,
+                    ..purged
+                },
+                push,
+            ),
+            (
+                "purged: it has, and the hub has no way",
+                State {
+                    is_gone: true,
+                    has_credentials: false,
+                    ..purged
+                },
+                None,
+            ),
+            (
+                "purged: it is not told to leave",
+                State {
+                    is_told: false,
+                    ..purged
+                },
+                pull,
+            ),
+            (
+                "the hub placed it",
+                State {
+                    has_works: false,
+                    ..to_pull
+                },
+                push,
+            ),
+            ("an agent took it over", to_pull, pull),
+        ] {
+            assert_eq!(remover(&state), expected, "{about}");
         }
     }
 }

@@ -46,8 +46,8 @@ impl Delivery {
             Ok(Delivered::Waits(moment)) => Ok(Next::After(moment)),
             Ok(Delivered::Told(reading)) => {
                 let copied = if self.is_mirrored(&content.placement) {
-                    let works = self.pull.caches().works_of(cluster, &content.placement);
-                    let statuses = report_back::of_works(&works);
+                    let works = self.pull.current(cluster, &wish);
+                    let statuses = report_back::of_works(&works, manifests);
                     Some(
                         self.report_back
                             .copy(&key, &content.placement, statuses)
@@ -89,7 +89,7 @@ impl Delivery {
             RemovalMode::Leave | RemovalMode::Abandon => Removing::WorkOnly,
         };
         if mode == RemovalMode::Leave && !self.members.agent_is_gone(cluster) {
-            let message = format!("waiting for the agent of cluster {cluster} to let go");
+            let message = self.waits_for_agent(cluster, &[]);
             self.write_status(binding, None, |report| report.removing(message))
                 .await?;
             return Ok(Next::Event);
@@ -97,16 +97,37 @@ impl Delivery {
         let placement = parent(binding);
         let key = ObjectKey::of(binding);
         let left = self.pull.remove(&key, cluster, &placement, what).await?;
-        let Some(first) = left.first() else {
+        if left.is_empty() {
             return self.let_go(binding).await;
-        };
-        let message = format!(
-            "removing; waiting for the agent of cluster {cluster} to let go of {} Work(s), the first is {first}",
-            left.len()
-        );
+        }
+        let left: Vec<String> = left.into_iter().collect();
+        let message = self.waits_for_agent(cluster, &left);
         self.write_status(binding, None, |report| report.removing(message))
             .await?;
         Ok(Next::Event)
+    }
+}
+
+impl Delivery {
+    fn waits_for_agent(&self, cluster: &str, works: &[String]) -> String {
+        match self.members.is_silent(cluster) {
+            true => {
+                format!("waiting for cluster {cluster} to be reachable: its agent does not report")
+            }
+            false => agent_works(cluster, works),
+        }
+    }
+}
+
+/// What an agent that is at work has to do yet.
+fn agent_works(cluster: &str, works: &[String]) -> String {
+    match works {
+        [] => format!("waiting for the agent of cluster {cluster} to let go"),
+        [work] => format!("removing; waiting for Work {work} of cluster {cluster} to be gone"),
+        [first, rest @ ..] => format!(
+            "removing; waiting for Work {first} and {} more of cluster {cluster} to be gone",
+            rest.len()
+        ),
     }
 }
 
@@ -175,4 +196,20 @@ fn groups(manifests: &[Arc<Manifest>]) -> Vec<Group> {
 
 fn hash(list: &serde_json::Value) -> String {
     Digest::of_json(list).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::agent_works;
+    use crate::placement::deletion::is_routine;
+
+    /// No warning each time that an agent does its work.
+    #[test]
+    fn what_an_agent_does_is_routine() {
+        for works in [&[][..], &["a-work"], &["a-work", "b-work", "c-work"]] {
+            let works: Vec<String> = works.iter().map(|&work| work.to_owned()).collect();
+            let message = agent_works("east", &works);
+            assert!(is_routine(&message), "{message}");
+        }
+    }
 }

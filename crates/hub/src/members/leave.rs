@@ -12,21 +12,42 @@ use windlass_api::{labels, names};
 use windlass_cluster::clock::{self, Instant};
 use windlass_cluster::{ApiError, ObjectKey};
 use windlass_member::install::{Rights, SERVICE_ACCOUNT};
+use windlass_member::{Parent, Rival};
 
 use super::left_behind::{self, LeftBehind};
-use super::{Members, status};
+use super::{MemberPolicy, Members, status};
 use crate::placement::deletion::trouble;
 use crate::worker::Next;
 use crate::works;
 use crate::world::{BY_CLUSTER, placement_of};
 
-/// How long the removal of the hub's own rights is tried.
+/// How long the removal of the hub's own rights is tried on a cluster that leaves.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(10);
 /// How often.
 const GOODBYE_PERIOD: Duration = Duration::from_millis(500);
 
 /// How many placements a message names.
 const NAMED: usize = 10;
+
+/// What becomes of a cluster whose rights of the hub are removed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Haste {
+    /// It leaves, and is not to be held up for long.
+    Leaves,
+    /// It stays: the hub would have rights there that nobody knows of.
+    Stays,
+}
+
+/// What has come of the removal of the hub's own rights on a cluster.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Farewell {
+    /// They are gone.
+    Gone,
+    /// It goes on. The trouble, if there is any.
+    Going(Option<String>),
+    /// They stay, for this reason.
+    Stays(String),
+}
 
 /// How the removal of the hub's own rights on a cluster stands.
 #[derive(Clone, Copy)]
@@ -57,15 +78,21 @@ impl Members {
         // Of an agent, if the cluster was about to change its mode of delivery.
         self.clear_namespace(&names::member_namespace(&name))
             .await?;
-        match self.remove_rights(&name, trouble).await {
-            Ok(Rights::Gone) => self.let_go(cluster).await,
-            Ok(Rights::Going) => Ok(Next::After(GOODBYE_PERIOD)),
-            Err(trouble) => {
-                let message = format!(
-                    "Left; ServiceAccount {}/{SERVICE_ACCOUNT}, ClusterRole and ClusterRoleBinding \
-                     {SERVICE_ACCOUNT} are left behind on the cluster: {trouble}",
-                    names::HUB_NAMESPACE
-                );
+        self.say_goodbye(cluster, trouble).await
+    }
+
+    /// The hub's own rights on the cluster go, then the cluster. `trouble`: why it can't be reached.
+    pub(super) async fn say_goodbye(
+        &self,
+        cluster: &MemberCluster,
+        trouble: Option<String>,
+    ) -> Result<Next, ApiError> {
+        let name = cluster.name_any();
+        match self.remove_rights(&name, trouble, Haste::Leaves).await {
+            Farewell::Gone => self.let_go(cluster).await,
+            Farewell::Going(_) => Ok(Next::After(GOODBYE_PERIOD)),
+            Farewell::Stays(trouble) => {
+                let message = format!("Left; {}", rights_stay(&trouble));
                 let live = self.say(cluster, Leaving::LeftBehind, &message).await?;
                 self.let_go(&live).await
             }
@@ -135,7 +162,7 @@ impl Members {
                 let live = self.world.placements.get(&placement);
                 Some(LeftBehind::of(
                     &placement,
-                    works::name_of(&placement),
+                    self.applied_works(&cluster.name_any(), &placement),
                     live.as_deref(),
                 ))
             })
@@ -152,40 +179,55 @@ impl Members {
         Ok(())
     }
 
+    /// Names that a placement's AppliedWorks have on a cluster, as far as the hub knows without asking there.
+    fn applied_works(&self, cluster: &str, placement: &ObjectKey) -> Vec<String> {
+        // Of an agent: they have the names of its Works.
+        let told = self.world.pull.works_of(cluster, placement);
+        if !told.is_empty() {
+            return told.iter().map(|work| work.name_any()).collect();
+        }
+        let exists = |key: &ObjectKey| self.world.placements.get(key).is_some();
+        possible_names(&works::parent(placement.clone(), exists))
+    }
+
     /// Removes the hub's rights on the cluster, the last thing that is asked of it.
-    ///
-    /// # Errors
-    /// Why they stay, once that is certain enough.
     pub(super) async fn remove_rights(
         &self,
         name: &str,
         trouble: Option<String>,
-    ) -> Result<Rights, String> {
+        haste: Haste,
+    ) -> Farewell {
         let (since, agreed) = match self.goodbyes.get(name).map(|goodbye| *goodbye) {
             None => (clock::monotonic(), false),
             Some(Goodbye::Asked { since, agreed }) => (since, agreed),
-            Some(Goodbye::Over) => return Ok(Rights::Gone),
+            Some(Goodbye::Over) => return Farewell::Gone,
         };
-        let Some(member) = self.get(name) else {
-            return Err(trouble.unwrap_or_else(|| "it is not connected".to_owned()));
+        let answer = match self.get(name) {
+            Some(member) => member.remove_rights().await,
+            None => Err(ApiError::Rejected(
+                trouble.unwrap_or_else(|| "it is not connected".to_owned()),
+            )),
         };
-        let (agreed, trouble) = match member.remove_rights().await {
-            Ok(Rights::Gone) => return Ok(Rights::Gone),
+        let is_connected = self.get(name).is_some();
+        let (agreed, trouble, is_final) = match answer {
+            Ok(Rights::Gone) => return Farewell::Gone,
             // Who may not ask any more has no rights any more.
-            Err(ApiError::Rejected(_) | ApiError::Unauthorized(_)) if agreed => {
-                return Ok(Rights::Gone);
+            Err(ApiError::Rejected(_) | ApiError::Unauthorized(_)) if agreed && is_connected => {
+                return Farewell::Gone;
             }
-            Err(ApiError::Rejected(trouble)) => return Err(trouble),
-            Err(error) => (agreed, error.message().to_owned()),
-            Ok(Rights::Going) => (true, "it has agreed to remove them, and has not".to_owned()),
+            Err(ApiError::Rejected(trouble)) => (agreed, Some(trouble), true),
+            Err(error) => (agreed, Some(error.message().to_owned()), false),
+            Ok(Rights::Going) => (true, None, false),
         };
         let asked = Goodbye::Asked { since, agreed };
         self.goodbyes.insert(name.to_owned(), asked);
         let tried = clock::monotonic().saturating_duration_since(since);
-        if tried < GOODBYE_LIMIT && !self.has_given_up(name) {
-            return Ok(Rights::Going);
+        let is_final = is_final || self.has_given_up(name);
+        if is_final && haste == Haste::Leaves || tried >= patience(haste, &self.policy) {
+            let agreed = || "it has agreed to remove them, and has not".to_owned();
+            return Farewell::Stays(trouble.unwrap_or_else(agreed));
         }
-        Err(trouble)
+        Farewell::Going(trouble)
     }
 
     /// The cluster's credentials go, then it.
@@ -258,6 +300,23 @@ impl Members {
     }
 }
 
+/// How long the removal of the hub's rights is tried.
+fn patience(haste: Haste, policy: &MemberPolicy) -> Duration {
+    match haste {
+        Haste::Leaves => GOODBYE_LIMIT,
+        Haste::Stays => policy.force_delete_wait.max(GOODBYE_LIMIT),
+    }
+}
+
+/// That the hub's rights stay on a cluster, and why.
+pub(super) fn rights_stay(trouble: &str) -> String {
+    format!(
+        "ServiceAccount {}/{SERVICE_ACCOUNT}, ClusterRole and ClusterRoleBinding {SERVICE_ACCOUNT} are left \
+         behind on the cluster: {trouble}",
+        names::HUB_NAMESPACE
+    )
+}
+
 /// The placements of bindings, and what their removal waits for, for a message.
 fn placements(bindings: &[Arc<Binding>]) -> String {
     let mut names: Vec<String> = bindings
@@ -281,6 +340,20 @@ fn placements(bindings: &[Arc<Binding>]) -> String {
     format!("placement(s) {}{tail}", names.join(", "))
 }
 
+/// Names of which one is that of a placement's AppliedWork.
+fn possible_names(parent: &Parent) -> Vec<String> {
+    match parent.rival {
+        // Who was first is known on the cluster only.
+        Some(Rival::Present) => vec![format!(
+            "{} or {}",
+            parent.usual_name(),
+            parent.hashed_name()
+        )],
+        Some(Rival::Wins) => vec![parent.hashed_name()],
+        None | Some(Rival::Possible | Rival::Loses) => vec![parent.usual_name()],
+    }
+}
+
 /// How long a cluster has been leaving.
 pub(super) fn waited(cluster: &MemberCluster) -> Duration {
     let deleted = cluster.metadata.deletion_timestamp.as_ref();
@@ -288,4 +361,36 @@ pub(super) fn waited(cluster: &MemberCluster) -> Duration {
         .map(|deleted| clock::now().duration_since(deleted.0))
         .and_then(|waited| Duration::try_from(waited).ok())
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hub_tries_longer_to_lose_its_rights_on_a_cluster_that_stays() {
+        let policy = |wait| MemberPolicy {
+            unhealthy_threshold: Duration::from_secs(60),
+            force_delete_wait: Duration::from_secs(wait),
+            profiles: false,
+        };
+        for (haste, wait, expected) in [
+            (Haste::Leaves, 900, 10),
+            (Haste::Stays, 900, 900),
+            (Haste::Stays, 1, 10),
+        ] {
+            assert_eq!(patience(haste, &policy(wait)).as_secs(), expected);
+        }
+    }
+
+    #[test]
+    fn two_placements_of_one_name_have_two_names_on_a_cluster() {
+        let named = |rival| {
+            let placement = ObjectKey::namespaced("web", "x");
+            possible_names(&works::parent(placement, |_| rival)).join("")
+        };
+        assert_eq!(named(false), "web.x-work");
+        let both = named(true);
+        assert!(both.starts_with("web.x-work or web.x-"), "{both}");
+    }
 }

@@ -7,6 +7,8 @@ use windlass_api::placement::ResourceIdentifier;
 use windlass_api::scoped::Placement;
 use windlass_cluster::ObjectKey;
 
+/// Group of the envelopes.
+const FLEET_GROUP: &str = "placement.kubernetes-fleet.io";
 /// How many objects of one AppliedWork are named.
 const NAMED_OBJECTS: usize = 20;
 /// Longest list for a condition's message, in bytes; the API takes 32 KiB.
@@ -15,8 +17,8 @@ const LONGEST: usize = 16 << 10;
 /// What one placement leaves behind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeftBehind {
-    /// Name of the AppliedWork on the cluster.
-    pub applied_work: String,
+    /// Names of the AppliedWorks on the cluster.
+    pub applied_works: Vec<String>,
     /// The placement that it is of.
     pub placement: String,
     /// What was selected last, as `Kind namespace/name`; empty when the placement is gone.
@@ -26,10 +28,10 @@ pub struct LeftBehind {
 impl LeftBehind {
     /// What a placement has on a cluster; of one that is gone only the name is known.
     #[must_use]
-    pub fn of(placement: &ObjectKey, applied_work: String, live: Option<&Placement>) -> Self {
+    pub fn of(placement: &ObjectKey, applied_works: Vec<String>, live: Option<&Placement>) -> Self {
         let selected = live.and_then(|live| live.status.as_ref()?.selected_resources.as_deref());
         Self {
-            applied_work,
+            applied_works,
             placement: placement.to_string(),
             objects: selected.unwrap_or_default().iter().map(words).collect(),
         }
@@ -37,9 +39,13 @@ impl LeftBehind {
 }
 
 fn words(object: &ResourceIdentifier) -> String {
+    // An envelope is not placed itself, and only it knows what is in it.
+    let is_envelope = object.group.as_deref() == Some(FLEET_GROUP)
+        && ["ResourceEnvelope", "ClusterResourceEnvelope"].contains(&object.kind.as_str());
+    let what = if is_envelope { "the content of " } else { "" };
     match &object.namespace {
-        Some(namespace) => format!("{} {namespace}/{}", object.kind, object.name),
-        None => format!("{} {}", object.kind, object.name),
+        Some(namespace) => format!("{what}{} {namespace}/{}", object.kind, object.name),
+        None => format!("{what}{} {}", object.kind, object.name),
     }
 }
 
@@ -47,8 +53,14 @@ impl fmt::Display for LeftBehind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "AppliedWork {} of placement {}",
-            self.applied_work, self.placement
+            "AppliedWork{} {} of placement {}",
+            if self.applied_works.len() > 1 {
+                "s"
+            } else {
+                ""
+            },
+            self.applied_works.join(", "),
+            self.placement
         )?;
         let more = self.objects.len().saturating_sub(NAMED_OBJECTS);
         match self.objects.get(..NAMED_OBJECTS).unwrap_or(&self.objects) {
@@ -103,7 +115,7 @@ mod tests {
         let live = (objects > 0).then(|| placement(objects));
         LeftBehind::of(
             &ObjectKey::cluster(name),
-            format!("{name}-work"),
+            vec![format!("{name}-work")],
             live.as_ref(),
         )
     }
@@ -118,6 +130,25 @@ mod tests {
         );
         let many = list(&[left("web", 50)]);
         assert!(many.ends_with("ConfigMap web/c19 and 30 more"), "{many}");
+    }
+
+    #[test]
+    fn of_an_agent_every_work_is_named_and_of_an_envelope_the_content() {
+        let mut live = placement(1);
+        let envelope = json!({ "group": "placement.kubernetes-fleet.io", "version": "v1beta1",
+            "kind": "ResourceEnvelope", "name": "inside", "namespace": "web" });
+        let selected = &mut live.status.as_mut().unwrap().selected_resources;
+        selected
+            .as_mut()
+            .unwrap()
+            .push(serde_json::from_value(envelope).unwrap());
+        let works = ["web-work", "web-work-envelope-1"].map(str::to_owned);
+        let left = LeftBehind::of(&ObjectKey::cluster("web"), works.into(), Some(&live));
+        assert_eq!(
+            left.to_string(),
+            "AppliedWorks web-work, web-work-envelope-1 of placement web with Namespace web, \
+             the content of ResourceEnvelope web/inside"
+        );
     }
 
     #[test]

@@ -32,10 +32,11 @@ use windlass_api::placement::ApplyStrategyType;
 use windlass_api::scoped::Binding;
 use windlass_api::{labels, names};
 use windlass_cluster::{ApiError, ObjectKey, clock};
-use windlass_member::install::Rights;
 use windlass_status::conditions::{NewCondition, find, remove, set};
 
-use super::{Members, is_push, pull};
+use super::leave::{Farewell, Haste, rights_stay};
+use super::pull::leave::says_joined;
+use super::{Members, is_push};
 use crate::pull::work::WorkMeta;
 use crate::worker::Next;
 use crate::works;
@@ -43,6 +44,8 @@ use crate::world::{BY_CLUSTER, placement_of};
 
 /// Condition of a cluster that changes its mode; the message says what that waits for.
 pub const MIGRATING: &str = "Migrating";
+/// Its reason when it is over and something of the old mode is left on the cluster.
+const LEFT_BEHIND: &str = "MemberClusterLeftBehind";
 /// How often a cluster that changes its mode is looked at.
 const PERIOD: Duration = Duration::from_secs(1);
 /// How many placements a message names.
@@ -92,8 +95,8 @@ impl Members {
             Err(error) => return Err(error),
         };
         let agent = self.world.pull.agent(name);
-        let status = agent.as_deref().and_then(|agent| agent.status.as_ref());
-        if waits.is_none() && pull::status::has_joined(status) == Some(true) {
+        let joined = agent.as_deref().and_then(says_joined);
+        if waits.is_none() && joined == Some(true) {
             self.change_mode(&cluster, Mode::Pull).await?;
             return Ok(Next::After(PERIOD));
         }
@@ -119,23 +122,24 @@ impl Members {
         } else {
             None
         };
-        let left = self.not_yet(name, |binding| self.is_reported(name, binding));
-        if let (Some(left), Some(trouble)) = (&left, &trouble) {
-            let message = format!("Waiting for the hub to reach the cluster for {left}: {trouble}");
-            return self.say_migrating(&cluster, &message).await;
+        let left = self.not_yet(name, |binding| {
+            binding.metadata.deletion_timestamp.is_some() || self.is_reported(name, binding)
+        });
+        let joined = self.world.pull.agent(name).as_deref().and_then(says_joined);
+        if let Some(why) = holds_push(joined, left.as_deref(), trouble.as_deref()) {
+            return self.say_migrating(&cluster, &why).await;
         }
-        if let Some(left) = left {
-            let message = format!("Waiting for the cluster's agent to report on {left}");
-            return self.say_migrating(&cluster, &message).await;
-        }
+        let mut left = None;
         if self.has_credentials(name) {
-            match self.remove_rights(name, trouble).await {
-                Ok(Rights::Gone) => {}
-                Ok(Rights::Going) => return Ok(Next::After(PERIOD)),
-                Err(trouble) => tracing::warn!(
-                    trouble,
-                    "the hub's own rights are left behind on the cluster, which an agent delivers to now"
-                ),
+            match self.remove_rights(name, trouble, Haste::Stays).await {
+                Farewell::Gone => {}
+                Farewell::Going(None) => return Ok(Next::After(PERIOD)),
+                Farewell::Going(Some(trouble)) => {
+                    let message =
+                        format!("Waiting for the hub's own rights on the cluster to go: {trouble}");
+                    return self.say_migrating(&cluster, &message).await;
+                }
+                Farewell::Stays(trouble) => left = Some(rights_stay(&trouble)),
             }
             self.goodbyes.remove(name);
             self.disconnect(name);
@@ -144,7 +148,7 @@ impl Members {
                 self.world.secrets.observe_deleted(&secret);
             }
         }
-        self.migrated(&cluster).await
+        self.migrated(&cluster, left.as_deref()).await
     }
 
     /// Pull, to become push.
@@ -186,9 +190,12 @@ impl Members {
                 .and_then(|s| s.observed_digest.as_deref());
             let parent = placement_of(binding).map(|placement| works::parent(placement, |_| false));
             let names = parent.map(|parent| [parent.usual_name(), parent.hashed_name()]);
-            reports_diff(binding)
+            let has_works = placement_of(binding)
+                .is_some_and(|placement| !self.world.pull.works_of(name, &placement).is_empty());
+            let is_applied = reports_diff(binding)
                 || matches!((&member, names, digest), (Some(member), Some(names), Some(digest))
-                    if names.iter().any(|work| member.has_applied(work, digest)))
+                    if names.iter().any(|work| member.has_applied(work, digest)));
+            is_taken_over(binding, has_works, is_applied)
         });
         if let Some(left) = left {
             let message = format!("Waiting for the hub to have taken over {left}");
@@ -209,7 +216,7 @@ impl Members {
             return self.say_migrating(&cluster, &message).await;
         }
         self.agents.remove(name);
-        self.migrated(&cluster).await
+        self.migrated(&cluster, None).await
     }
 
     /// Names of placements on the cluster that something does not hold for, in words.
@@ -217,11 +224,7 @@ impl Members {
         let bindings = self.world.bindings.by_index(BY_CLUSTER, name);
         let mut left: Vec<String> = bindings
             .iter()
-            .filter(|binding| {
-                binding.metadata.deletion_timestamp.is_none()
-                    && !binding.spec.resource_snapshot_name.is_empty()
-                    && !holds(binding)
-            })
+            .filter(|binding| !binding.spec.resource_snapshot_name.is_empty() && !holds(binding))
             .filter_map(|binding| placement_of(&**binding).map(|key| key.to_string()))
             .collect();
         left.sort();
@@ -266,18 +269,42 @@ impl Members {
         Ok(())
     }
 
-    /// The mark goes, and what was said of it.
-    async fn migrated(&self, cluster: &MemberCluster) -> Result<Next, ApiError> {
+    /// The mark goes, and what was said of it, unless something is left on the cluster of the old mode.
+    async fn migrated(
+        &self,
+        cluster: &MemberCluster,
+        left: Option<&str>,
+    ) -> Result<Next, ApiError> {
         let mut live = cluster.clone();
+        if let Some(message) = left {
+            // Before the mark goes: who waits for that reads it.
+            let mut status = live.status.clone().unwrap_or_default();
+            set(
+                status.conditions.get_or_insert_default(),
+                NewCondition {
+                    type_: MIGRATING,
+                    status: Status::False,
+                    reason: LEFT_BEHIND,
+                    message: message.to_owned(),
+                    observed_generation: live.metadata.generation,
+                },
+                clock::now(),
+            );
+            live = self.put_status(&live, status).await?;
+            self.world
+                .observer
+                .cluster_left_behind(&live, LEFT_BEHIND, message);
+        }
         if live.annotations_mut().remove(labels::MIGRATE_TO).is_some() {
             live = self.writer.replace(&live).await?;
             self.world.clusters.observe(live.clone());
         }
         let mut status = live.status.clone().unwrap_or_default();
-        if status
-            .conditions
-            .as_mut()
-            .is_some_and(|list| remove(list, MIGRATING))
+        if left.is_none()
+            && status
+                .conditions
+                .as_mut()
+                .is_some_and(|list| remove(list, MIGRATING))
         {
             self.put_status(&live, status).await?;
         }
@@ -309,6 +336,35 @@ impl Members {
     }
 }
 
+/// Whether the hub does not need an agent's Works for a binding any more. They alone tell under which
+/// AppliedWorks the agent had the objects, also of a binding that is being deleted.
+fn is_taken_over(binding: &Binding, has_works: bool, is_applied: bool) -> bool {
+    if binding.metadata.deletion_timestamp.is_some() {
+        return !has_works;
+    }
+    is_applied
+}
+
+/// What the end of the hub's rights on a cluster in pull mode waits for. `left`: placements that no agent has
+/// reported on; `trouble`: why the hub can't reach the cluster.
+fn holds_push(joined: Option<bool>, left: Option<&str>, trouble: Option<&str>) -> Option<String> {
+    match (left, trouble) {
+        // The mode may have been set by hand.
+        _ if joined != Some(true) => Some(
+            "Waiting for an agent to join; until then the hub keeps its rights on the cluster, with which \
+             `windlass migrate --to push` goes back"
+                .to_owned(),
+        ),
+        (Some(left), Some(trouble)) => Some(format!(
+            "Waiting for the hub to reach the cluster for {left}: {trouble}"
+        )),
+        (Some(left), None) => Some(format!(
+            "Waiting for the cluster's agent to report on {left}"
+        )),
+        (None, _) => None,
+    }
+}
+
 fn reports_diff(binding: &Binding) -> bool {
     let strategy = binding.spec.apply_strategy.as_ref();
     strategy.and_then(|strategy| strategy.type_) == Some(ApplyStrategyType::ReportDiff)
@@ -322,4 +378,55 @@ fn has_report(work: &WorkMeta) -> bool {
             .and_then(|status| find(&status.conditions, stage.as_str()))
             .is_some_and(|condition| condition.observed_generation == work.metadata.generation)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn works_are_kept_until_the_hub_has_what_was_in_them() {
+        let binding = |deleted: bool| {
+            let mut binding = Binding::default();
+            let now = windlass_api::Time(clock::now());
+            binding.metadata.deletion_timestamp = deleted.then_some(now);
+            binding
+        };
+        for (about, deleted, has_works, is_applied, expected) in [
+            ("applied", false, true, true, true),
+            ("not yet", false, true, false, false),
+            ("being deleted, with its Works", true, true, false, false),
+            ("being deleted, applied before", true, true, true, false),
+            ("being deleted, without any", true, false, false, true),
+        ] {
+            let taken = is_taken_over(&binding(deleted), has_works, is_applied);
+            assert_eq!(taken, expected, "{about}");
+        }
+    }
+
+    #[test]
+    fn the_hub_keeps_its_rights_until_an_agent_has_everything() {
+        let joins = Some("an agent to join");
+        for (joined, left, trouble, expected) in [
+            (None, None, None, joins),
+            (Some(false), None, None, joins),
+            (None, Some("web"), Some("refused"), joins),
+            (Some(true), Some("web"), None, Some("to report on web")),
+            (
+                Some(true),
+                Some("web"),
+                Some("refused"),
+                Some("to reach the cluster for web: refused"),
+            ),
+            (Some(true), None, Some("refused"), None),
+            (Some(true), None, None, None),
+        ] {
+            let why = holds_push(joined, left, trouble);
+            let fits = match (&why, expected) {
+                (Some(why), Some(expected)) => why.contains(expected),
+                (why, expected) => why.is_none() && expected.is_none(),
+            };
+            assert!(fits, "{joined:?} {left:?} {trouble:?}: {why:?}");
+        }
+    }
 }

@@ -390,10 +390,8 @@ impl Members {
         let cluster = name.to_owned();
         let wake = Arc::new(move |work: &str| {
             for placement in works::placements_of(work) {
-                for binding in world.bindings_of(&placement) {
-                    if binding.spec.target_cluster == cluster {
-                        world.queues.bindings.add(ObjectKey::of(&*binding));
-                    }
+                for binding in world.bindings_to(&placement, &cluster) {
+                    world.queues.bindings.add(ObjectKey::of(&*binding));
                 }
             }
         });

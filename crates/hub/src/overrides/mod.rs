@@ -10,6 +10,7 @@
 
 pub mod actor;
 mod kind;
+pub mod leave;
 mod plan;
 pub mod resolve;
 #[cfg(test)]

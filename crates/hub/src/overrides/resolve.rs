@@ -14,6 +14,7 @@ use windlass_cluster::ObjectKey;
 use windlass_render::{Cluster, ObjectId, Override, PlacementKey, effects};
 
 use super::kind::Kind;
+use super::leave::Effect;
 use super::{BY_PARENT, Overrides, Version, named_by};
 
 /// The key of a placement, for rendering.
@@ -35,8 +36,8 @@ pub struct Resolved {
     current: Vec<Version>,
     /// Those, and every other version that a binding names.
     known: BTreeMap<ObjectKey, Version>,
-    /// Labels of the member clusters.
-    clusters: BTreeMap<String, BTreeMap<String, String>>,
+    /// The member clusters, by name.
+    clusters: Vec<Arc<MemberCluster>>,
     /// Overrides of which the present version has no snapshot yet. Until it has, nothing may move.
     pub pending: Vec<String>,
 }
@@ -77,9 +78,12 @@ impl Resolved {
         placement: ObjectKey,
         mut current: Vec<Version>,
         named: impl IntoIterator<Item = Version>,
-        clusters: BTreeMap<String, BTreeMap<String, String>>,
+        mut clusters: Vec<Arc<MemberCluster>>,
         pending: Vec<String>,
     ) -> Self {
+        let by_name =
+            |a: &Arc<MemberCluster>, b: &Arc<MemberCluster>| a.metadata.name.cmp(&b.metadata.name);
+        clusters.sort_by(by_name);
         current.sort_by_key(Version::key);
         let known = current
             .iter()
@@ -99,11 +103,12 @@ impl Resolved {
     /// What the binding of a cluster has to name: the overrides of which a rule matches the cluster.
     #[must_use]
     pub fn lists(&self, cluster: &str) -> Lists {
-        let none = BTreeMap::new();
-        let labels = self.clusters.get(cluster).unwrap_or(&none);
+        if self.current.is_empty() {
+            return Lists::default();
+        }
         let cluster = Cluster {
             name: cluster,
-            labels,
+            labels: self.labels(cluster),
         };
         let mut lists = Lists::default();
         for version in &self.current {
@@ -136,17 +141,23 @@ impl Resolved {
             .collect()
     }
 
-    /// What the overrides that a binding names do on its cluster, for its digest.
+    /// What the overrides that a binding names do on its cluster; none when it names none.
     #[must_use]
-    pub fn effects(&self, spec: &BindingSpec) -> BTreeMap<String, String> {
-        let named = named_by(spec);
-        let Some(placement) = self.placement.as_ref().filter(|_| !named.is_empty()) else {
-            return BTreeMap::new();
-        };
-        let none = BTreeMap::new();
-        let labels = self.clusters.get(&spec.target_cluster).unwrap_or(&none);
+    pub fn effect(&self, spec: &BindingSpec) -> Option<Effect> {
         let found = self.versions(spec);
-        effects_of(placement, &found, &spec.target_cluster, labels)
+        let placement = self.placement.as_ref().filter(|_| !found.is_empty())?;
+        let cluster = &spec.target_cluster;
+        let effects = effects_of(placement, &found, cluster, self.labels(cluster));
+        Some(Effect::of(&effects))
+    }
+
+    fn labels(&self, cluster: &str) -> &BTreeMap<String, String> {
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        let found = self
+            .clusters
+            .binary_search_by(|known| known.metadata.name.as_deref().cmp(&Some(cluster)));
+        let known = found.ok().and_then(|at| self.clusters.get(at));
+        known.map_or(&NONE, |known| known.labels())
     }
 }
 
@@ -216,12 +227,14 @@ impl Overrides {
         if current.is_empty() && named.is_empty() && pending.is_empty() {
             return Resolved::default();
         }
-        let clusters = clusters
-            .iter()
-            .map(|cluster| (cluster.name_any(), cluster.labels().clone()))
-            .collect();
         let named = named.iter().filter_map(|key| self.version(key));
-        Resolved::new(placement.clone(), current, named, clusters, pending)
+        Resolved::new(
+            placement.clone(),
+            current,
+            named,
+            clusters.to_vec(),
+            pending,
+        )
     }
 
     fn take<K: Kind>(

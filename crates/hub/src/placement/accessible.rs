@@ -5,6 +5,8 @@
 //! StatusSynced tells how that went. It is owned by the placement, and goes with it. One that is taken away
 //! comes back.
 
+use std::time::Duration;
+
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
 use windlass_api::Time;
@@ -15,9 +17,12 @@ use windlass_api::status_copy::ClusterResourcePlacementStatus;
 use windlass_cluster::{ApiError, ObjectKey, clock};
 use windlass_status::conditions::{NewCondition, set};
 
-use super::actor::Actor;
+use super::actor::{Actor, REFUSED_AGAIN};
 use super::owner_reference;
 use crate::world::BY_NAME;
+
+/// How soon a copy is tried again that no one has refused.
+const FAILED_AGAIN: Duration = Duration::from_secs(2);
 
 /// Where a status is copied to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +95,42 @@ fn content(status: &PlacementStatus) -> PlacementStatus {
     content
 }
 
+/// What is said of an attempt to copy, and when the next is due.
+fn outcome(
+    key: &ObjectKey,
+    result: &Result<(), ApiError>,
+    generation: Option<i64>,
+) -> (NewCondition<'static>, Option<Duration>) {
+    let (status, reason, message) = match result {
+        Ok(()) => (
+            Status::True,
+            Reason::StatusSyncSucceeded,
+            format!("The status is copied to ClusterResourcePlacementStatus {key}"),
+        ),
+        Err(error) => (
+            Status::False,
+            Reason::StatusSyncFailed,
+            format!(
+                "The status can't be copied to ClusterResourcePlacementStatus {key}: {}",
+                error.message()
+            ),
+        ),
+    };
+    let again = match result {
+        Ok(()) => None,
+        Err(ApiError::Rejected(_)) => Some(REFUSED_AGAIN),
+        Err(error) => Some(error.retry_after().unwrap_or(FAILED_AGAIN)),
+    };
+    let condition = NewCondition {
+        type_: STATUS_SYNCED,
+        status,
+        reason: reason.as_str(),
+        message,
+        observed_generation: generation,
+    };
+    (condition, again)
+}
+
 impl Actor {
     /// The namespace that has a copy of the placement's status.
     pub(super) fn copied_to(&self, placement: &Placement) -> Option<String> {
@@ -122,47 +163,25 @@ impl Actor {
         copy.is_some_and(|copy| copy.source_status == content(status))
     }
 
-    /// Brings the copy up to date, and notes in the status how that went.
-    ///
-    /// # Errors
-    /// What kept it from being written; the status says so too.
+    /// Brings the copy up to date, and notes in the status how that went. One that fails is nobody's error: it
+    /// keeps nothing else from going on. When to come again then.
     pub(super) async fn copy_status(
         &self,
         placement: &Placement,
         status: &mut PlacementStatus,
-    ) -> Result<(), ApiError> {
-        let Some(key) = self.copy_key(placement) else {
-            return Ok(());
-        };
+    ) -> Option<Duration> {
+        let key = self.copy_key(placement)?;
         let result = if self.is_copied(placement, status) {
             Ok(())
         } else {
             self.write_copy(placement, &key, content(status)).await
         };
-        let (verdict, reason, message) = match &result {
-            Ok(()) => (
-                Status::True,
-                Reason::StatusSyncSucceeded,
-                format!("The status is copied to ClusterResourcePlacementStatus {key}"),
-            ),
-            Err(error) => (
-                Status::False,
-                Reason::StatusSyncFailed,
-                format!(
-                    "The status can't be copied to ClusterResourcePlacementStatus {key}: {}",
-                    error.message()
-                ),
-            ),
-        };
-        let new = NewCondition {
-            type_: STATUS_SYNCED,
-            status: verdict,
-            reason: reason.as_str(),
-            message,
-            observed_generation: placement.metadata.generation,
-        };
+        if let Err(error) = &result {
+            tracing::warn!(copy = %key, error = error.message(), "a status can't be copied");
+        }
+        let (new, again) = outcome(&key, &result, placement.metadata.generation);
         set(status.conditions.get_or_insert_default(), new, clock::now());
-        result
+        again
     }
 
     async fn write_copy(
@@ -225,6 +244,35 @@ mod tests {
 
     fn namespace(name: &str) -> Value {
         json!({"group": "", "version": "v1", "kind": "Namespace", "name": name})
+    }
+
+    #[test]
+    fn a_copy_that_fails_is_told_and_tried_again() {
+        let key = ObjectKey::namespaced("web", "p");
+        let asked = Duration::from_secs(7);
+        let busy = ApiError::Transient {
+            message: "why".to_owned(),
+            retry_after: Some(asked),
+        };
+        for (result, status, again) in [
+            (Ok(()), Status::True, None),
+            (
+                Err(ApiError::Rejected("why".to_owned())),
+                Status::False,
+                Some(REFUSED_AGAIN),
+            ),
+            (Err(busy), Status::False, Some(asked)),
+            (
+                Err(ApiError::Conflict("why".to_owned())),
+                Status::False,
+                Some(FAILED_AGAIN),
+            ),
+        ] {
+            let (condition, when) = outcome(&key, &result, Some(3));
+            assert_eq!((condition.status, when), (status, again), "{result:?}");
+            assert_eq!(condition.observed_generation, Some(3));
+            assert_eq!(condition.message.contains("why"), result.is_err());
+        }
     }
 
     #[test]

@@ -37,7 +37,7 @@ use crate::world::{BY_PLACEMENT, World};
 /// Binding writes of one placement in flight at once.
 const PARALLEL: usize = 16;
 /// How soon what the API server has refused is tried again, at least; a change is tried at once.
-const REFUSED_AGAIN: Duration = Duration::from_secs(30);
+pub(super) const REFUSED_AGAIN: Duration = Duration::from_secs(30);
 
 /// What an actor remembers between two looks. All of it may be lost.
 #[derive(Default)]
@@ -111,6 +111,11 @@ impl Actor {
 
     pub(super) fn forget(&self, placement: &ObjectKey) {
         self.memory.remove(placement);
+        self.forget_content(placement);
+    }
+
+    /// Forgets what is selected and stored; when a status may be written is known on.
+    pub(super) fn forget_content(&self, placement: &ObjectKey) {
         self.resources.forget(placement);
         self.contents.forget(placement);
     }
@@ -124,9 +129,10 @@ impl Actor {
         }
         let placement = self.ensure_finalizer(placement).await?;
         if let Some(message) = trouble(&placement, self.copied_to(&placement).as_deref()) {
-            self.stand(&placement, Scheduling::InvalidSelectors(&message))
+            let again = self
+                .stand(&placement, Scheduling::InvalidSelectors(&message))
                 .await?;
-            return Ok(Next::Event);
+            return Ok(again.map_or(Next::Event, Next::After));
         }
         let selection = match self
             .resources
@@ -143,9 +149,10 @@ impl Actor {
                 return Ok(Next::Event);
             }
             Err(SelectError::User(message)) => {
-                self.stand(&placement, Scheduling::InvalidSelectors(&message))
+                let again = self
+                    .stand(&placement, Scheduling::InvalidSelectors(&message))
                     .await?;
-                return Ok(Next::Event);
+                return Ok(again.map_or(Next::Event, Next::After));
             }
             Err(SelectError::Api { message, retry }) => {
                 self.stand(&placement, Scheduling::Undecided(&message))

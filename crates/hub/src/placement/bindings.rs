@@ -25,6 +25,7 @@ use windlass_status::ready::{self, classify};
 
 use super::snapshots::{Groups, LatestSnapshot};
 use crate::delivery::desired_digest;
+use crate::overrides::leave::{self, Effect};
 use crate::overrides::resolve::{Lists, Resolved};
 use crate::removal;
 
@@ -83,11 +84,10 @@ pub fn digest_of(
     } else {
         groups.by_name(name)?.1.hash()?
     };
-    Some(desired_digest(
-        binding,
-        hash,
-        &overrides.effects(&binding.spec),
-    ))
+    let effect = leave::given(binding)
+        .or_else(|| overrides.effect(&binding.spec))
+        .unwrap_or(Effect::Nothing);
+    Some(desired_digest(binding, hash, effect))
 }
 
 /// Decides what to write.
@@ -107,6 +107,7 @@ pub fn plan(inputs: &BindingInputs<'_>, now: Timestamp) -> BindingPlan {
         plan.wake_at = rolling.wake_at;
     } else {
         for binding in &mut wanted {
+            leave::give(&mut binding.next, None);
             let never_bound = binding.next.spec.resource_snapshot_name.is_empty();
             binding.gone |= binding.next.spec.state == BindingState::Unscheduled && never_bound;
         }
@@ -286,10 +287,12 @@ fn rollout_binding<'a>(
 ) -> RolloutBinding<'a> {
     let spec = &binding.next.spec;
     let digest = |binding| digest_of(binding, inputs.groups, inputs.latest, inputs.overrides);
+    // What the binding in the API server asks for, too: the scheduler's decision changes nothing of that.
     let current = digest(&binding.next);
     let mut target = binding.next.clone();
     retarget(inputs, apply, &mut target);
     let same_content = current.is_some() && current == digest(&target);
+    let same_leave = leave::given(&binding.next) == leave::given(&target);
     let same_snapshot = spec.resource_snapshot_name == inputs.latest.name;
     let same_lists = Lists::of(spec) == Lists::of(&target.spec);
     let quiet = windlass_rollout::touches_no_object(spec.apply_strategy.as_ref(), Some(apply));
@@ -300,7 +303,7 @@ fn rollout_binding<'a>(
         Some(live) => classify(
             &ready::Facts {
                 binding: live,
-                desired_digest: digest(live),
+                desired_digest: current,
                 unreachable,
                 unavailable_period: period,
             },
@@ -313,8 +316,11 @@ fn rollout_binding<'a>(
         cluster: &spec.target_cluster,
         state: spec.state.clone(),
         deleting: binding.next.metadata.deletion_timestamp.is_some(),
-        on_target: same_snapshot && same_lists && spec.apply_strategy.as_ref() == Some(apply),
-        settings_only: same_content || (same_snapshot && same_lists && quiet),
+        on_target: same_snapshot
+            && same_lists
+            && same_leave
+            && spec.apply_strategy.as_ref() == Some(apply),
+        settings_only: same_content || (same_snapshot && same_lists && same_leave && quiet),
         readiness: Readiness::of(readiness, reports_diff),
         previously_bound: !spec.resource_snapshot_name.is_empty(),
     }
@@ -329,15 +335,19 @@ fn retarget(inputs: &BindingInputs<'_>, apply: &ApplyStrategy, binding: &mut Bin
     binding.spec.state = BindingState::Bound;
     let lists = inputs.overrides.lists(&binding.spec.target_cluster);
     lists.set(&mut binding.spec);
+    let effect = inputs.overrides.effect(&binding.spec);
+    leave::give(binding, effect);
 }
 
 fn apply_rolling(inputs: &BindingInputs<'_>, wanted: &mut [Wanted], rolling: &RollingPlan) {
     let apply = apply_strategy(inputs.strategy);
+    let moving: BTreeSet<&String> = rolling.update.iter().chain(&rolling.bind).collect();
+    let removed: BTreeSet<&String> = rolling.remove.iter().collect();
     for binding in wanted {
         let name = binding.next.name_any();
-        if rolling.update.contains(&name) || rolling.bind.contains(&name) {
+        if moving.contains(&name) {
             retarget(inputs, &apply, &mut binding.next);
-        } else if rolling.remove.contains(&name) {
+        } else if removed.contains(&name) {
             binding.gone = true;
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::ResourceExt;
 use windlass_api::conditions::{Stage, Status, placement_deleting};
@@ -18,6 +19,8 @@ use crate::world::BY_PLACEMENT;
 
 /// How many clusters are named in the message.
 const NAMED: usize = 5;
+/// How what goes on by itself ends.
+const ROUTINE: [&str; 3] = [" to be gone", " to be released", " to let go"];
 /// What is said of a cluster that has not said anything yet.
 const REMOVING: &str = "removing";
 
@@ -25,7 +28,7 @@ impl Actor {
     /// Takes the next step; every step is safe to repeat.
     pub(super) async fn delete(&self, placement: &Placement) -> Result<Next, ApiError> {
         let key = ObjectKey::of(placement);
-        self.forget(&key);
+        self.forget_content(&key);
         let ours =
             |f: &String| f == labels::PLACEMENT_FINALIZER || f == labels::SCHEDULER_FINALIZER;
         if !placement.finalizers().iter().any(ours) {
@@ -34,8 +37,8 @@ impl Actor {
         let bindings = self.world.bindings_of(&key);
         if !bindings.is_empty() {
             self.delete_bindings(&bindings).await?;
-            self.say_what_for(placement, &bindings).await?;
-            return Ok(Next::Event);
+            let held = self.say_what_for(placement, &bindings).await?;
+            return Ok(held.map_or(Next::Event, Next::After));
         }
         for snapshot in self.world.snapshots.under(BY_PLACEMENT, &key) {
             self.writer.delete(&*snapshot).await?;
@@ -64,11 +67,13 @@ impl Actor {
         Ok(())
     }
 
+    /// Tells how long what there is to say is held back: a status goes out whole, and the count changes with
+    /// each cluster that is done (design §5.3).
     async fn say_what_for(
         &self,
         placement: &Placement,
         bindings: &[Arc<Binding>],
-    ) -> Result<(), ApiError> {
+    ) -> Result<Option<Duration>, ApiError> {
         let waits: BTreeMap<&str, &str> = bindings
             .iter()
             .map(|binding| {
@@ -118,21 +123,27 @@ impl Actor {
             observed_generation: placement.metadata.generation,
         };
         if set(list, new, clock::now()) {
+            let key = ObjectKey::of(placement);
+            if let Some(wait) = self.status_held(&key) {
+                return Ok(Some(wait));
+            }
+            let size = serde_json::to_vec(&changed.status).map_or(0, |text| text.len());
             let live = self.writer.replace_status(&changed).await?;
             let new = live.status.as_ref();
             self.world.observer.placement_status(placement, new);
             self.world.placements.observe(live);
+            self.hold_status(&key, size);
         }
-        Ok(())
+        Ok(None)
     }
 }
 
 /// Whether a removal is just going on: objects have been asked to go, and nothing holds them.
-fn is_routine(trouble: &str) -> bool {
+pub(crate) fn is_routine(trouble: &str) -> bool {
     trouble == REMOVING
         || trouble
             .split(", ")
-            .all(|what| what.ends_with(" to be gone") || what.ends_with(" to be released"))
+            .all(|what| ROUTINE.iter().any(|end| what.ends_with(end)))
 }
 
 /// What the removal of a binding waits for.
@@ -163,6 +174,10 @@ mod tests {
             ),
             (
                 "waiting for cluster east to be reachable, to remove what was placed there",
+                false,
+            ),
+            (
+                "waiting for cluster east to be reachable: its agent does not report",
                 false,
             ),
             (

@@ -28,15 +28,16 @@ use crate::select::Selection;
 const LEFT_NAMED: usize = 5;
 
 impl Actor {
-    /// Only says why the placement can't be acted on: nothing that runs is touched.
+    /// Only says why the placement can't be acted on: nothing that runs is touched. When to come again, if
+    /// not all is said.
     pub(super) async fn stand(
         &self,
         placement: &Placement,
         scheduling: Scheduling<'_>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Option<Duration>, ApiError> {
         let status = standing(placement, scheduling, self.external_unset, clock::now());
-        self.put_status(placement, status).await?;
-        Ok(())
+        let (_, again) = self.put_status(placement, status).await?;
+        Ok(again)
     }
 
     pub(super) async fn write_status(
@@ -88,14 +89,26 @@ impl Actor {
             skipped(Skipped::Placement(Scope::of(placement)));
             return Ok(None);
         }
-        let moment = clock::monotonic();
-        let from = self.memory.entry(key.clone()).or_default().status_from;
-        if let Some(from) = from.filter(|from| *from > moment) {
-            return Ok(Some(from - moment));
+        if let Some(wait) = self.status_held(&key) {
+            return Ok(Some(wait));
         }
-        let size = self.put_status(placement, rolled.status).await?;
-        self.memory.entry(key).or_default().status_from = Some(moment + status::pause_after(size));
-        Ok(None)
+        let (size, again) = self.put_status(placement, rolled.status).await?;
+        self.hold_status(&key, size);
+        Ok(again)
+    }
+
+    /// How long the next status of a placement is held back.
+    pub(super) fn status_held(&self, placement: &ObjectKey) -> Option<Duration> {
+        let from = self.memory.get(placement)?.status_from?;
+        let wait = from.saturating_duration_since(clock::monotonic());
+        (!wait.is_zero()).then_some(wait)
+    }
+
+    /// Notes that a status of that size was written.
+    pub(super) fn hold_status(&self, placement: &ObjectKey, size: usize) {
+        let from = clock::monotonic() + status::pause_after(size);
+        let mut memory = self.memory.entry(placement.clone()).or_default();
+        memory.status_from = Some(from);
     }
 
     /// Says whether statuses are where the reportBackStrategy wants them.
@@ -151,13 +164,13 @@ impl Actor {
         Ok(others)
     }
 
-    /// Writes a status if it differs; tells its size.
+    /// Writes a status if it differs; tells its size, and when its copy is tried again.
     pub(super) async fn put_status(
         &self,
         placement: &Placement,
         mut status: PlacementStatus,
-    ) -> Result<usize, ApiError> {
-        let copied = self.copy_status(placement, &mut status).await;
+    ) -> Result<(usize, Option<Duration>), ApiError> {
+        let again = self.copy_status(placement, &mut status).await;
         let size = serde_json::to_vec(&status).map_or(0, |text| text.len());
         if placement.status.as_ref() != Some(&status) {
             let mut changed = placement.clone();
@@ -167,7 +180,7 @@ impl Actor {
             self.world.observer.placement_status(placement, new);
             self.world.placements.observe(live);
         }
-        copied.map(|()| size)
+        Ok((size, again))
     }
 }
 

@@ -124,15 +124,11 @@ impl Hub {
                 "policy": {"overrideRules": [{"jsonPatchOverrides": [patch], "clusterSelector":
                     {"clusterSelectorTerms": [{"labelSelector": {"matchLabels": {"env": env}}}]}}]}}}});
         let version = Version::Cluster(Arc::new(serde_json::from_value(snapshot).unwrap()));
-        let clusters = self.clusters.iter();
-        let labels = clusters
-            .map(|c| (c.name_any(), c.labels().clone()))
-            .collect();
         Resolved::new(
             ObjectKey::cluster("web"),
             vec![version],
             [],
-            labels,
+            self.clusters.clone(),
             Vec::new(),
         )
     }

@@ -12,6 +12,7 @@ use windlass_cluster::clock::{self, Instant};
 use windlass_cluster::{ApiError, ObjectKey, Writer};
 
 use super::PullCaches;
+use super::abandon::abandon;
 use super::plan::{Act, Item, Plan, Wish, build, plan};
 use super::read::{Reading, Seen, read};
 use super::work::{WorkMeta, is_current};
@@ -23,8 +24,6 @@ const ANSWER: Duration = Duration::from_secs(5);
 const LATE_ANSWER: Duration = Duration::from_secs(20);
 /// Answers slower than the last ones by this factor are waited for.
 const SLOWER: u32 = 3;
-/// How often in a row a Work is taken away from an agent that holds on to it.
-const ATTEMPTS: usize = 8;
 
 /// See the module. Clones share everything.
 #[derive(Clone)]
@@ -179,6 +178,18 @@ impl Pull {
         Ok(())
     }
 
+    /// The Works that hold what is wanted, as the hub left them, and are not being deleted.
+    #[must_use]
+    pub fn current(&self, cluster: &str, wish: &Wish) -> Vec<Arc<WorkMeta>> {
+        let plan = self.plan(cluster, wish);
+        let kept = plan
+            .items
+            .iter()
+            .filter(|item| matches!(item.act, Act::Keep));
+        kept.filter_map(|item| self.find(&wish.namespace, &item.name))
+            .collect()
+    }
+
     fn read(&self, wish: &Wish, plan: &Plan, report_diff: bool) -> Reading {
         let mut live: Vec<(&Item, Option<Arc<WorkMeta>>)> = plan
             .items
@@ -217,51 +228,11 @@ impl Pull {
                     self.delete(&work).await?;
                 }
                 Removing::Content => {}
-                Removing::WorkOnly => self.abandon(&work).await?,
+                Removing::WorkOnly => abandon(&self.writer, &self.caches, &work).await?,
             }
         }
         let left = self.caches.works_of(cluster, placement);
         Ok(left.iter().map(|work| work.name_any()).collect())
-    }
-
-    /// Deletes a Work without its agent taking away what is in it. An agent puts its finalizer back as soon as
-    /// it sees that it is off; the delete has to be quicker.
-    async fn abandon(&self, work: &WorkMeta) -> Result<(), ApiError> {
-        for _ in 0..ATTEMPTS {
-            match self.abandon_once(work).await {
-                Err(ApiError::Conflict(_)) => {}
-                Err(ApiError::NotFound(_)) => {
-                    self.caches.works.observe_deleted(work);
-                    return Ok(());
-                }
-                done => return done,
-            }
-        }
-        Err(ApiError::transient(format!(
-            "the agent holds on to Work {}",
-            work.name_any()
-        )))
-    }
-
-    /// An agent removes the objects of a Work that is being deleted and has its finalizer. Had it put that back
-    /// on, the Work would not be as it was, and stay.
-    async fn abandon_once(&self, work: &WorkMeta) -> Result<(), ApiError> {
-        let (namespace, name) = (work.namespace(), work.name_any());
-        let live = self.writer.get::<Work>(namespace.as_deref(), &name).await?;
-        let Some(mut live) = live.filter(|live| live.metadata.uid == work.metadata.uid) else {
-            self.caches.works.observe_deleted(work);
-            return Ok(());
-        };
-        if !live.finalizers().is_empty() {
-            live.metadata.finalizers = None;
-            live = self.writer.replace(&live).await?;
-        }
-        // One that was being deleted is gone with its last finalizer.
-        if live.metadata.deletion_timestamp.is_none() {
-            self.writer.delete_unchanged(&live).await?;
-        }
-        self.caches.works.observe_deleted(&live.into());
-        Ok(())
     }
 
     /// What is in the members' namespaces.

@@ -5,6 +5,7 @@
 //! is in the members' namespaces. Works are kept without their specs, and without what is in order about
 //! their objects: whether one is as it should be is told by a digest in an annotation ([`work`]).
 
+pub mod abandon;
 pub mod caches;
 pub mod deliver;
 pub mod plan;

@@ -40,7 +40,12 @@ impl Api {
         match self {
             Self::Group(group) => *group == kind.group,
             Self::Version(group, version) => *group == kind.group && *version == kind.version,
-            Self::Kind(wanted) => wanted == kind,
+            // Whichever case it is written in, as KubeFleet's flags have it.
+            Self::Kind(wanted) => {
+                wanted.group == kind.group
+                    && wanted.version == kind.version
+                    && wanted.kind.eq_ignore_ascii_case(&kind.kind)
+            }
         }
     }
 }
@@ -354,6 +359,10 @@ mod tests {
             ("", "v1/Secret", "v1/Secret", true),
             ("", "v1/Secret", "v1/ConfigMap", false),
             ("", "v1/Pod;coordination.k8s.io", "v1/Pod", true),
+            // A kind is the same in whichever case it is written.
+            ("v1/secret,CONFIGMAP", "", "v1/ConfigMap", false),
+            ("v1/secret,CONFIGMAP", "", "v1/Secret", false),
+            ("", "apps/v1/deployment", "apps/v1/Deployment", true),
             (
                 "",
                 "v1/Pod;coordination.k8s.io",

@@ -5,7 +5,8 @@
 //! |---|---|
 //! | to be purged, Works left | they are deleted, and the agent removes what they placed |
 //! | the agent has not left | it is told to, and waited for, until `--force-delete-wait-time` is over |
-//! | it has left, or is given up | Works lose their finalizers, the namespace is deleted |
+//! | it has left, what is to be purged is still there | the hub removes it, if it can |
+//! | it has left, or is given up | its Works go, and nothing of what they placed; then its namespace |
 //! | the namespace is gone, bindings too | the finalizer of the cluster goes |
 
 use std::time::Duration;
@@ -13,15 +14,23 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 use windlass_api::member::{Leaving, MemberCluster};
-use windlass_api::pull::{MembershipState, Work};
+use windlass_api::pull::{InternalMemberCluster, MembershipState};
 use windlass_api::{labels, names};
+use windlass_cluster::clock::{self, Instant};
 use windlass_cluster::{ApiError, ObjectKey};
 
 use super::super::Members;
 use super::super::leave::waited;
 use super::{objects, status};
+use crate::pull::abandon::abandon;
 use crate::worker::Next;
 use crate::world::BY_CLUSTER;
+
+/// How long an agent that somebody said is not to be waited for may do nothing. It can't be asked, and how
+/// often it reports may be much rarer than that.
+const GRACE: Duration = Duration::from_secs(30);
+/// How often its cluster is looked at.
+const FORCED_PERIOD: Duration = Duration::from_secs(5);
 
 impl Members {
     pub(super) async fn leave_pull(&self, cluster: &MemberCluster) -> Result<Next, ApiError> {
@@ -35,33 +44,45 @@ impl Members {
         }
         let namespace = names::member_namespace(&name);
         self.listen(&name, cluster);
-        let given_up = self.is_over(cluster, self.is_silent(&name));
-        if !self.agent_is_gone(&name) && !given_up {
-            if is_purged(cluster) && !self.world.bindings.by_index(BY_CLUSTER, &name).is_empty() {
-                self.say(
-                    cluster,
-                    Leaving::Left,
-                    "Leaving: the cluster's agent removes what was placed there",
-                )
-                .await?;
-                return Ok(self.again(cluster));
-            }
-            self.tell_to_leave(cluster).await?;
-            let message = "Leaving: the cluster's agent lets go of what was placed there";
-            self.say(cluster, Leaving::Left, message).await?;
-            return Ok(self.again(cluster));
+        let given_up = self.is_over(cluster, self.is_stuck(&name));
+        let is_gone = self.agent_is_gone(&name);
+        let purges =
+            is_purged(cluster) && !self.world.bindings.by_index(BY_CLUSTER, &name).is_empty();
+        if !is_gone && !given_up {
+            return self.ask_agent(cluster, purges).await;
         }
-        if !self.agent_is_gone(&name) && !self.has_given_up(&name) {
+        // It has left before it removed everything.
+        let is_left = purges && is_gone && self.has_left(&name);
+        if is_left && self.has_credentials(&name) {
+            let trouble = self.reach(&name).await;
+            if !self.is_over(cluster, trouble.is_some()) {
+                return self.purge_after(cluster, trouble).await;
+            }
+        }
+        if (!is_gone || is_left) && !self.has_given_up(&name) {
             // Said first: delivery lets go of a binding only then.
-            let how = format!(
-                "Leaving without the cluster's agent, which was waited for for {} s",
-                waited(cluster).as_secs()
-            );
+            let how = if is_left {
+                "Leaving without a purge: the cluster's agent had left before that, and the hub can't reach the \
+                 cluster"
+                    .to_owned()
+            } else {
+                format!(
+                    "Leaving without the cluster's agent, which was waited for for {} s",
+                    waited(cluster).as_secs()
+                )
+            };
             let bindings = self.world.bindings.by_index(BY_CLUSTER, &name);
             self.give_up(cluster, &how, &bindings).await?;
         }
-        self.clear_namespace(&namespace).await?;
         let bindings = self.world.bindings.by_index(BY_CLUSTER, &name);
+        if bindings
+            .iter()
+            .any(|binding| binding.metadata.deletion_timestamp.is_none())
+        {
+            // Works might still be written for it, which would go with the namespace.
+            return Ok(Next::After(Duration::from_secs(1)));
+        }
+        self.clear_namespace(&namespace).await?;
         for binding in &bindings {
             self.world.queues.bindings.add(ObjectKey::of(&**binding));
         }
@@ -75,7 +96,51 @@ impl Members {
             return Ok(Next::After(Duration::from_secs(1)));
         }
         self.agents.remove(&name);
-        self.let_go(cluster).await
+        if !self.has_credentials(&name) {
+            return self.let_go(cluster).await;
+        }
+        // It was about to change its mode of delivery.
+        let trouble = self.reach(&name).await;
+        self.say_goodbye(cluster, trouble).await
+    }
+
+    /// The agent removes what is to be purged, and then is told to leave.
+    async fn ask_agent(&self, cluster: &MemberCluster, purges: bool) -> Result<Next, ApiError> {
+        // One that was told to leave for another reason removes nothing any more.
+        let message = if purges && !self.is_told_to_leave(&cluster.name_any()) {
+            "Leaving: the cluster's agent removes what was placed there"
+        } else {
+            self.tell_to_leave(cluster).await?;
+            "Leaving: the cluster's agent lets go of what was placed there"
+        };
+        self.say(cluster, Leaving::Left, message).await?;
+        Ok(self.again(cluster))
+    }
+
+    /// The agent has left, since the cluster was about to change its mode of delivery: the hub has the means to
+    /// remove what it had placed.
+    async fn purge_after(
+        &self,
+        cluster: &MemberCluster,
+        trouble: Option<String>,
+    ) -> Result<Next, ApiError> {
+        let name = cluster.name_any();
+        let mut message =
+            "Leaving: the hub removes what the cluster's agent had placed there".to_owned();
+        if let Some(trouble) = trouble {
+            message = format!("{message}; the cluster can't be reached: {trouble}");
+        }
+        self.say(cluster, Leaving::Left, &message).await?;
+        for binding in self.world.bindings.by_index(BY_CLUSTER, &name) {
+            self.world.queues.bindings.add(ObjectKey::of(&*binding));
+        }
+        Ok(Next::After(Duration::from_secs(1)))
+    }
+
+    /// Whether the agent was there, and says that it has left.
+    fn has_left(&self, name: &str) -> bool {
+        let agent = self.world.pull.agent(name);
+        agent.is_some_and(|agent| says_joined(&agent) == Some(false))
     }
 
     /// Whether nothing that was written for an agent is applied any more: it has said that it has left, or
@@ -86,7 +151,7 @@ impl Members {
             None => true,
             Some(agent) => {
                 agent.spec.state == MembershipState::Leave
-                    && match status::has_joined(agent.status.as_ref()) {
+                    && match says_joined(&agent) {
                         Some(joined) => !joined,
                         None => agent.status.is_none(),
                     }
@@ -112,8 +177,29 @@ impl Members {
         Ok(())
     }
 
+    /// Whether nothing has come for a while of what an agent was told of its leaving: of one that is not to
+    /// be waited for, somebody knows already that it is dead.
+    fn is_stuck(&self, name: &str) -> bool {
+        let works = self
+            .world
+            .pull
+            .works
+            .in_namespace(&names::member_namespace(name))
+            .len();
+        self.agent(name);
+        let Some(mut agent) = self.agents.get_mut(name) else {
+            return false;
+        };
+        let (stuck, told) = stuck(agent.told, works, clock::monotonic());
+        agent.told = Some(told);
+        stuck
+    }
+
     /// When to look again at a cluster that leaves.
     fn again(&self, cluster: &MemberCluster) -> Next {
+        if cluster.annotations().contains_key(labels::FORCE_LEAVE) {
+            return Next::After(FORCED_PERIOD);
+        }
         let left = self
             .policy
             .force_delete_wait
@@ -122,27 +208,15 @@ impl Members {
         Next::After((left + Duration::from_secs(1)).min(self.probe_period(cluster)))
     }
 
-    /// Takes the agent's finalizers off its Works, and deletes its namespace with all that is in it.
+    /// Deletes the Works of an agent, then its namespace with all that is in it. An agent that is still at
+    /// work takes away what it placed when a Work goes with its finalizer, also with its namespace.
     pub(in crate::members) async fn clear_namespace(
         &self,
         namespace: &str,
     ) -> Result<(), ApiError> {
         let pull = &self.world.pull;
         for work in pull.works.in_namespace(namespace) {
-            if work.finalizers().is_empty() {
-                continue;
-            }
-            let name = work.name_any();
-            // A replacement needs the whole object, and only its metadata is kept.
-            let Some(mut live) = self.writer.get::<Work>(Some(namespace), &name).await? else {
-                continue;
-            };
-            live.metadata.finalizers = None;
-            match self.writer.replace(&live).await {
-                Ok(live) => pull.works.observe(live.into()),
-                Err(ApiError::NotFound(_)) => {}
-                Err(error) => return Err(error),
-            }
+            abandon(&self.writer, pull, &work).await?;
         }
         let Some(live) = pull.namespaces.get(&ObjectKey::cluster(namespace)) else {
             return Ok(());
@@ -158,6 +232,19 @@ impl Members {
     }
 }
 
+/// Whether the agent says that it has joined; none while it says neither.
+pub(in crate::members) fn says_joined(agent: &InternalMemberCluster) -> Option<bool> {
+    status::has_joined(agent.status.as_ref(), agent.metadata.generation)
+}
+
+/// Whether an agent has done nothing for [`GRACE`]; and since when, with how many Works, to ask with again.
+fn stuck(told: Option<(Instant, usize)>, works: usize, now: Instant) -> (bool, (Instant, usize)) {
+    match told.filter(|(_, before)| *before == works) {
+        Some(told) => (now.saturating_duration_since(told.0) >= GRACE, told),
+        None => (false, (now, works)),
+    }
+}
+
 /// Whether what was placed on a leaving cluster is removed, too.
 #[must_use]
 pub fn is_purged(cluster: &MemberCluster) -> bool {
@@ -165,4 +252,30 @@ pub fn is_purged(cluster: &MemberCluster) -> bool {
         .annotations()
         .get(labels::PURGE)
         .is_some_and(|value| value == "true")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_is_not_waited_for_once_nothing_comes_of_it() {
+        let start = clock::monotonic();
+        let mut told = None;
+        // At a second: Works that are left, and whether the agent is given up.
+        for (second, works, expected) in [
+            (0, 3, false),
+            (29, 3, false),
+            (30, 3, true),
+            // It does something after all.
+            (31, 2, false),
+            (60, 2, false),
+            (61, 2, true),
+        ] {
+            let now = start + Duration::from_secs(second);
+            let (stuck, next) = stuck(told, works, now);
+            assert_eq!(stuck, expected, "after {second} s");
+            told = Some(next);
+        }
+    }
 }

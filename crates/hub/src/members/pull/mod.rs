@@ -40,6 +40,8 @@ pub(super) struct Agent {
     first_seen: Instant,
     /// Whether it has been silent for too long.
     silent: bool,
+    /// Since when nothing has come of what it was told of its leaving, and how many Works it had then.
+    told: Option<(Instant, usize)>,
 }
 
 impl Members {
@@ -75,6 +77,9 @@ impl Members {
         let retry = not_ready.is_some();
         let facts = Facts {
             report,
+            told: internal
+                .as_deref()
+                .and_then(|agent| agent.metadata.generation),
             not_ready,
             heard: self.world.pull.heard(&name).at().map(|heard| heard.time),
             silent,
@@ -221,6 +226,7 @@ impl Members {
         *self.agents.entry(name.to_owned()).or_insert_with(|| Agent {
             first_seen: clock::monotonic(),
             silent: false,
+            told: None,
         })
     }
 
@@ -249,7 +255,7 @@ impl Members {
     }
 
     /// Whether a cluster's agent has stopped reporting.
-    pub(super) fn is_silent(&self, name: &str) -> bool {
+    pub(crate) fn is_silent(&self, name: &str) -> bool {
         self.agents.get(name).is_some_and(|agent| agent.silent)
     }
 }

@@ -27,29 +27,39 @@ pub fn namespace(cluster: &MemberCluster) -> Namespace {
     }
 }
 
-/// What the agent may do there.
+/// What the agent may do there: what agents do, not everything in the fleet's groups as KubeFleet has it. The
+/// hub has to have what it gives (deploy/base/rights.yaml), and is not to have the right to delete clusters.
 #[must_use]
 pub fn role(cluster: &MemberCluster) -> Role {
     let strings =
         |words: &[&str]| -> Vec<String> { words.iter().map(|w| (*w).to_owned()).collect() };
-    let everything = |group: &str| PolicyRule {
+    let rule = |group: &str, resources: &[&str], verbs: &[&str]| PolicyRule {
         api_groups: Some(strings(&[group])),
-        resources: Some(strings(&["*"])),
-        verbs: strings(&["*"]),
+        resources: Some(strings(resources)),
+        verbs: strings(verbs),
         ..PolicyRule::default()
     };
+    let (cluster_group, placement_group) =
+        (windlass_api::CLUSTER_GROUP, windlass_api::PLACEMENT_GROUP);
+    let changes = ["get", "list", "watch", "update", "patch"];
+    let says = ["get", "update", "patch"];
     Role {
         metadata: metadata(cluster, names::member_role(&cluster.name_any())),
         rules: Some(vec![
-            everything(windlass_api::CLUSTER_GROUP),
-            everything(windlass_api::PLACEMENT_GROUP),
-            everything("networking.fleet.azure.com"),
-            PolicyRule {
-                api_groups: Some(strings(&[""])),
-                resources: Some(strings(&["events"])),
-                verbs: strings(&["get", "list", "update", "patch", "watch", "create"]),
-                ..PolicyRule::default()
-            },
+            rule(cluster_group, &["internalmemberclusters"], &changes),
+            rule(cluster_group, &["internalmemberclusters/status"], &says),
+            rule(placement_group, &["works"], &changes),
+            rule(
+                placement_group,
+                &["works/status", "works/finalizers"],
+                &says,
+            ),
+            rule("networking.fleet.azure.com", &["*"], &["*"]),
+            rule(
+                "",
+                &["events"],
+                &["get", "list", "update", "patch", "watch", "create"],
+            ),
         ]),
     }
 }
@@ -205,6 +215,43 @@ mod tests {
         }
         assert_eq!(namespace(&cluster).name_any(), "fleet-member-east");
         assert_eq!(namespace(&cluster).namespace(), None);
+    }
+
+    #[test]
+    fn an_agent_may_write_its_works_and_its_report_alone() {
+        let rules = role(&cluster("User")).rules.unwrap();
+        let may = |verb: &str, group: &str, resource: &str| {
+            let has =
+                |list: &[String], what: &str| list.iter().any(|one| one == "*" || one == what);
+            rules.iter().any(|rule| {
+                has(rule.api_groups.as_deref().unwrap_or_default(), group)
+                    && has(rule.resources.as_deref().unwrap_or_default(), resource)
+                    && has(&rule.verbs, verb)
+            })
+        };
+        let (of_cluster, of_placement) =
+            (windlass_api::CLUSTER_GROUP, windlass_api::PLACEMENT_GROUP);
+        for (verb, group, resource, expected) in [
+            ("watch", of_placement, "works", true),
+            ("patch", of_placement, "works", true),
+            ("update", of_placement, "works/status", true),
+            ("update", of_cluster, "internalmemberclusters/status", true),
+            ("create", "", "events", true),
+            (
+                "create",
+                "networking.fleet.azure.com",
+                "endpointsliceexports",
+                true,
+            ),
+            ("delete", of_placement, "works", false),
+            ("create", of_placement, "resourceplacements", false),
+            ("create", of_placement, "resourceoverrides", false),
+            ("delete", of_cluster, "internalmemberclusters", false),
+            ("get", of_cluster, "memberclusters", false),
+            ("get", "", "secrets", false),
+        ] {
+            assert_eq!(may(verb, group, resource), expected, "{verb} {resource}");
+        }
     }
 
     #[test]

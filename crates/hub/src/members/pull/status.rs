@@ -38,6 +38,8 @@ const OWN: [&str; 5] = [
 pub struct Facts<'a> {
     /// What the agent has reported.
     pub report: Option<&'a InternalMemberClusterStatus>,
+    /// Generation of what it is told.
+    pub told: Option<i64>,
     /// Why the agent can't join, if the hub could not prepare for it.
     pub not_ready: Option<String>,
     /// When it was last heard of, since this process began.
@@ -101,15 +103,19 @@ fn agent_mut(status: &mut MemberClusterStatus) -> Option<&mut AgentStatus> {
         .find(|agent| agent.type_ == MEMBER_AGENT)
 }
 
-/// Whether the agent says that it has joined; none while it says neither.
+/// Whether the agent says that it has joined; none while it says neither. That it has left counts only as the
+/// answer to what it is told now: it may have left, and been told to join again, before.
 #[must_use]
-pub fn has_joined(report: Option<&InternalMemberClusterStatus>) -> Option<bool> {
+pub fn has_joined(
+    report: Option<&InternalMemberClusterStatus>,
+    generation: Option<i64>,
+) -> Option<bool> {
     let agent = agent_of(report?.agent_status.as_deref())?;
     let joined = find(agent.conditions.as_deref()?, "Joined")?;
     match status(joined) {
         Status::True => Some(true),
-        Status::False => Some(false),
-        Status::Unknown => None,
+        Status::False if joined.observed_generation == generation => Some(false),
+        Status::False | Status::Unknown => None,
     }
 }
 
@@ -144,7 +150,7 @@ fn own_conditions(
             why.clone(),
         ),
     }
-    let (joined, reason, message) = match has_joined(facts.report) {
+    let (joined, reason, message) = match has_joined(facts.report, facts.told) {
         Some(true) => (Status::True, "MemberClusterJoined", "The agent has joined"),
         Some(false) => (Status::False, "MemberClusterLeft", "The agent has left"),
         None => (

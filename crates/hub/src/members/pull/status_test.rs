@@ -27,6 +27,7 @@ fn report(edit: impl FnOnce(&mut Value)) -> InternalMemberClusterStatus {
 fn facts(report: &InternalMemberClusterStatus, heard: i64) -> Facts<'_> {
     Facts {
         report: Some(report),
+        told: Some(7),
         not_ready: None,
         heard: Some(at(heard)),
         silent: None,
@@ -183,6 +184,7 @@ fn an_agent_that_falls_silent_is_unreachable_and_has_not_left() {
 fn without_an_agent_the_cluster_is_ready_or_says_why_not() {
     let nothing = Facts {
         report: None,
+        told: None,
         not_ready: None,
         heard: None,
         silent: Some(Duration::from_secs(999)),
@@ -198,4 +200,28 @@ fn without_an_agent_the_cluster_is_ready_or_says_why_not() {
     };
     let next = desired(&cluster(None), &refused, at(1)).unwrap();
     assert_eq!(reason(&next, "ReadyToJoin"), "MemberClusterNotReadyToJoin");
+}
+
+#[test]
+fn an_agent_has_left_when_it_says_so_of_what_it_is_told_now() {
+    let said = |status: &str, generation: i64| {
+        report(|report| {
+            let joined = &mut report["agentStatus"][0]["conditions"][0];
+            joined["status"] = json!(status);
+            joined["observedGeneration"] = json!(generation);
+        })
+    };
+    for (status, generation, expected) in [
+        ("True", 7, Some(true)),
+        // It has not looked yet, and applies what it is given.
+        ("True", 6, Some(true)),
+        ("False", 7, Some(false)),
+        ("False", 6, None),
+        ("Unknown", 7, None),
+    ] {
+        let report = said(status, generation);
+        let joined = has_joined(Some(&report), Some(7));
+        assert_eq!(joined, expected, "{status} of {generation}");
+    }
+    assert_eq!(has_joined(None, Some(7)), None);
 }

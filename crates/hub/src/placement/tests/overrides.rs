@@ -1,6 +1,5 @@
 //! A change of an override rolls out like a change of a resource.
 
-use std::collections::BTreeMap;
 use std::slice::from_ref;
 use std::sync::Arc;
 
@@ -8,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use windlass_api::binding::BindingStatus;
 use windlass_api::conditions::Stage;
+use windlass_api::member::{MemberCluster, MemberClusterSpec};
 use windlass_api::overrides::{ClusterResourceOverrideSnapshot, ResourceOverrideSnapshot};
 use windlass_api::placement::RolloutStrategyType;
 use windlass_api::{Condition, Time};
@@ -16,6 +16,7 @@ use windlass_status::digest::Digest;
 
 use super::bindings::{Fleet, is_quiet, snapshot};
 use crate::overrides::Version;
+use crate::overrides::leave::{given, must_wait};
 use crate::overrides::resolve::Resolved;
 use crate::placement::bindings::digest_of;
 use crate::placement::snapshots::Groups;
@@ -49,15 +50,26 @@ fn ro(namespace: &str, name: &str, rules: &[serde_json::Value]) -> Version {
 
 /// Clusters a, b and c, each with its name as a label.
 fn resolved(current: &[Version], named: &[Version]) -> Resolved {
+    resolved_on(current, named, "stable")
+}
+
+/// The clusters with a further label `track`.
+fn resolved_on(current: &[Version], named: &[Version], track: &str) -> Resolved {
     let clusters = ["a", "b", "c"].map(|name| {
-        let labels = BTreeMap::from([("name".to_owned(), name.to_owned())]);
-        (name.to_owned(), labels)
+        let mut cluster = MemberCluster::new(name, MemberClusterSpec::default());
+        let labels = [("name", name), ("track", track)];
+        cluster.metadata.labels = Some(
+            labels
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+        );
+        Arc::new(cluster)
     });
     Resolved::new(
         ObjectKey::cluster("p"),
         current.to_vec(),
         named.to_vec(),
-        clusters.into(),
+        clusters.to_vec(),
         Vec::new(),
     )
 }
@@ -194,6 +206,11 @@ fn nothing_moves_until_the_new_version_has_its_snapshot() {
 
 /// The override can't be worked in on the cluster, whose objects were available before.
 fn refuse(fleet: &mut Fleet, cluster: &str) {
+    refuse_with(fleet, cluster, &[(Stage::Available, "True")]);
+}
+
+/// The override can't be worked in on the cluster; what else its status says.
+fn refuse_with(fleet: &mut Fleet, cluster: &str, left: &[(Stage, &str)]) {
     let none = Groups::default();
     let digest = digest_of(&fleet.live[cluster], &none, &fleet.latest, &fleet.overrides);
     let binding = fleet.live.get_mut(cluster).unwrap();
@@ -206,10 +223,13 @@ fn refuse(fleet: &mut Fleet, cluster: &str) {
         last_transition_time: Time(Timestamp::UNIX_EPOCH),
     };
     binding.status = Some(BindingStatus {
-        conditions: Some(vec![
-            condition(Stage::Overridden, "False"),
-            condition(Stage::Available, "True"),
-        ]),
+        conditions: Some(
+            [(Stage::Overridden, "False")]
+                .iter()
+                .chain(left)
+                .map(|(stage, status)| condition(*stage, status))
+                .collect(),
+        ),
         observed_digest: digest.map(|digest: Digest| digest.to_string()),
         ..Default::default()
     });
@@ -240,5 +260,132 @@ fn a_cluster_that_can_not_have_it_holds_up_no_other() {
     }
     fleet.overrides = resolved(&[cro("o-2", &[rule(&["a", "b", "c"], "good")])], &[v1]);
     assert_eq!(fleet.carry_out().replace.len(), 1);
+    assert!(is_quiet(&fleet.plan()));
+}
+
+/// The override is wrong from the beginning: the cluster never had anything that could be available.
+#[test]
+fn a_cluster_that_never_had_it_holds_up_no_other() {
+    for reports_diff in [false, true] {
+        let mut fleet = rolling();
+        if reports_diff {
+            let apply = json!({"type": "ReportDiff"});
+            fleet.strategy.apply_strategy = Some(serde_json::from_value(apply).unwrap());
+        }
+        let v0 = cro("o-0", &[rule(&["a"], "bad")]);
+        fleet.overrides = resolved(from_ref(&v0), &[]);
+        fleet.carry_out();
+        fleet.report(&["b", "c"]);
+        refuse_with(&mut fleet, "a", &[]);
+        fleet.latest = snapshot(1);
+        // It is given another chance, and refuses again.
+        fleet.carry_out();
+        refuse_with(&mut fleet, "a", &[]);
+        for next in ["b", "c"] {
+            assert_eq!(fleet.carry_out().replace.len(), 1, "{next} {reports_diff}");
+            fleet.report(&[next]);
+        }
+        assert!(is_quiet(&fleet.plan()), "{reports_diff}");
+        assert!(
+            fleet.shown().iter().all(|b| b.ends_with("p-1-snapshot")),
+            "{:?}",
+            fleet.shown()
+        );
+    }
+}
+
+/// A rule that writes the cluster's track on all of them.
+fn track_rule() -> serde_json::Value {
+    rule(&["a", "b", "c"], "${MEMBER-CLUSTER-LABEL-KEY-track}")
+}
+
+/// The clusters that delivery brings up to what their labels say now.
+fn delivered(fleet: &Fleet) -> Vec<&str> {
+    let would = |binding| fleet.overrides.effect(binding).unwrap();
+    let live = fleet.live.values();
+    live.filter(|binding| !must_wait(binding, would(&binding.spec)))
+        .map(|binding| &*binding.spec.target_cluster)
+        .collect()
+}
+
+#[test]
+fn labels_that_change_together_reach_clusters_one_by_one() {
+    let mut fleet = rolling();
+    let version = cro("o-0", &[track_rule()]);
+    fleet.overrides = resolved(from_ref(&version), &[]);
+    fleet.carry_out();
+    fleet.report(&["a", "b", "c"]);
+    assert!(is_quiet(&fleet.plan()));
+    assert_eq!(delivered(&fleet), ["a", "b", "c"]);
+    fleet.overrides = resolved_on(from_ref(&version), &[], "canary");
+    assert_eq!(
+        delivered(&fleet),
+        [""; 0],
+        "before the placement was looked at"
+    );
+    let mut there = Vec::new();
+    for next in ["a", "b", "c"] {
+        let plan = fleet.carry_out();
+        assert_eq!(plan.replace.len(), 1, "maxUnavailable is 1");
+        there.push(next);
+        assert_eq!(delivered(&fleet), there);
+        assert!(is_quiet(&fleet.plan()), "{next} is waited for");
+        fleet.report(&[next]);
+    }
+    assert!(is_quiet(&fleet.plan()));
+    // Going back before it arrived anywhere moves nothing.
+    fleet.overrides = resolved(from_ref(&version), &[]);
+    assert_eq!(delivered(&fleet), [""; 0]);
+    fleet.overrides = resolved_on(from_ref(&version), &[], "canary");
+    assert_eq!(delivered(&fleet), ["a", "b", "c"]);
+    assert!(is_quiet(&fleet.plan()));
+}
+
+#[test]
+fn a_label_that_nothing_looks_at_changes_nothing() {
+    let mut fleet = rolling();
+    let version = cro("o-0", &[rule(&["a", "b", "c"], "1")]);
+    fleet.overrides = resolved(from_ref(&version), &[]);
+    fleet.carry_out();
+    fleet.report(&["a", "b", "c"]);
+    fleet.overrides = resolved_on(from_ref(&version), &[], "canary");
+    assert!(is_quiet(&fleet.plan()));
+    assert_eq!(delivered(&fleet), ["a", "b", "c"]);
+}
+
+/// A binding of an earlier release has no note: it gets one, and nothing else happens.
+#[test]
+fn what_runs_without_leave_is_given_it() {
+    let mut fleet = rolling();
+    let version = cro("o-0", &[track_rule()]);
+    fleet.overrides = resolved(from_ref(&version), &[]);
+    fleet.carry_out();
+    fleet.report(&["a", "b", "c"]);
+    let statuses = |fleet: &Fleet| -> Vec<_> {
+        let live = fleet.live.values();
+        live.map(|b| digest_of(b, &Groups::default(), &fleet.latest, &fleet.overrides))
+            .collect()
+    };
+    let before = statuses(&fleet);
+    for binding in fleet.live.values_mut() {
+        binding.metadata.annotations = None;
+    }
+    assert_eq!(fleet.carry_out().replace.len(), 3);
+    assert_eq!(statuses(&fleet), before);
+    assert!(is_quiet(&fleet.plan()));
+}
+
+/// Whoever rolls out there decides when; labels count as they are.
+#[test]
+fn under_external_labels_count_at_once() {
+    let mut fleet = rolling();
+    let version = cro("o-0", &[track_rule()]);
+    fleet.overrides = resolved(from_ref(&version), &[]);
+    fleet.carry_out();
+    fleet.strategy.type_ = Some(RolloutStrategyType::External);
+    fleet.carry_out();
+    assert!(fleet.live.values().all(|binding| given(binding).is_none()));
+    fleet.overrides = resolved_on(from_ref(&version), &[], "canary");
+    assert_eq!(delivered(&fleet), ["a", "b", "c"]);
     assert!(is_quiet(&fleet.plan()));
 }
