@@ -111,7 +111,7 @@ impl OverrideActor {
             index: label(labels::OVERRIDE_INDEX)
                 .and_then(|text| text.parse().ok())
                 .unwrap_or(0),
-            is_current: of.is_some_and(|of| of.hash() == *K::hash_of(snapshot)),
+            is_current: of.is_some_and(|of| of.is_in(snapshot)),
             is_labelled: label(labels::IS_LATEST_SNAPSHOT) == Some("true"),
             is_owned: match uid {
                 Some(uid) => owners.iter().any(|owner| owner.uid == uid),

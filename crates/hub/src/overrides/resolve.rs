@@ -259,7 +259,7 @@ impl Overrides {
             label.and_then(|text| text.parse().ok()).unwrap_or(0)
         };
         match snapshots.into_iter().max_by_key(index) {
-            Some(newest) if *K::hash_of(&newest) == found.hash() => {
+            Some(newest) if found.is_in(&newest) => {
                 current.push(K::into_version(newest));
             }
             _ => pending.push(format!("{} {key}", K::kind(&()))),
