@@ -1,6 +1,10 @@
 //! What a placement goes through between its making and its end: floods of changes, deletion in every
 //! state, statuses that come back.
-#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test that can't go on fails, and tells how long it took"
+)]
 
 use std::time::{Duration, Instant};
 
