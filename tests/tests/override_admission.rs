@@ -153,4 +153,47 @@ spec: {{clusterResourceSelectors: [{selector}], policy: {{overrideRules: [{rule}
     let unpinned = "patch clusterresourceoverride everywhere --type json -p [{\"op\":\"remove\",\"path\":\"/spec/placement\"}]";
     let said = fleet.try_kubectl("hub", unpinned, None).unwrap_err();
     assert!(said.contains("placement is immutable"), "{said}");
+    a_snapshot_stays_as_it_is(&fleet);
+}
+
+fn a_snapshot_stays_as_it_is(fleet: &Fleet) {
+    let rules = "policy: {overrideRules: [{clusterSelector: {clusterSelectorTerms: []}, \
+                 jsonPatchOverrides: [{op: add, path: /data/a, value: one}]}]}";
+    let selector = "group: '', version: v1, name: app";
+    let kinds = [
+        ("ClusterResourceOverrideSnapshot", "cluster", "Namespace"),
+        ("ResourceOverrideSnapshot", "", "ConfigMap"),
+    ];
+    for (kind, prefix, of) in kinds {
+        let selectors = if prefix.is_empty() {
+            "resourceSelectors"
+        } else {
+            "clusterResourceSelectors"
+        };
+        for version in ["v1", "v1beta1"] {
+            let manifest = format!(
+                "
+apiVersion: placement.kubernetes-fleet.io/{version}
+kind: {kind}
+metadata: {{name: o-0, namespace: default}}
+spec: {{overrideHash: YQ==, overrideSpec: {{{selectors}: [{{{selector}, kind: {of}}}], {rules}}}}}
+"
+            );
+            fleet.apply("hub", &manifest);
+            for (from, to) in [
+                ("name: app", "name: other"),
+                ("YQ==", "Yg=="),
+                ("/data/a", "/data/b"),
+                ("value: one", "value: two"),
+            ] {
+                let changed = manifest.replace(from, to);
+                let said = fleet.try_kubectl("hub", "apply -f -", Some(&changed));
+                let said = said.err().unwrap_or_default();
+                assert!(said.contains("a snapshot is immutable"), "{changed}{said}");
+            }
+            let labelled =
+                manifest.replace("namespace: default", "namespace: default, labels: {a: b}");
+            fleet.apply("hub", &labelled);
+        }
+    }
 }

@@ -762,6 +762,8 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
             1,
         ), // O2
         ("ResourceOverrideSnapshot.spec.overrideSpec".to_owned(), 1), // O2
+        ("ClusterResourceOverrideSnapshot.spec".to_owned(), 1), // ours: immutable
+        ("ResourceOverrideSnapshot.spec".to_owned(), 1), // ours: immutable
         (
             "ClusterResourceOverride.spec.clusterResourceSelectors[]".to_owned(),
             1,
@@ -813,6 +815,7 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
                 "max",
                 "serverSideApplyConfig",
                 "taint",
+                "snapshot is immutable",
             ];
             assert!(
                 names.iter().any(|name| message.contains(name)),

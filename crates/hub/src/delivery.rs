@@ -490,31 +490,6 @@ impl Report<'_> {
         );
     }
 
-    /// The cluster is left as it is. That it was available is still worth something to the rollout.
-    fn override_failed(&mut self, why: &str) {
-        self.started();
-        let message = format!("{why}; nothing was changed on the cluster");
-        self.condition(
-            Stage::Overridden,
-            Status::False,
-            BindingReason::OverriddenFailed,
-            message,
-        );
-        let before = self
-            .binding
-            .status
-            .as_ref()
-            .and_then(|s| s.conditions.as_ref());
-        let available = before.into_iter().flatten().find(|condition| {
-            condition.type_ == Stage::Available.as_str()
-                && windlass_status::conditions::status(condition) == Status::True
-        });
-        if let Some(available) = available {
-            let conditions = self.status.conditions.get_or_insert_default();
-            conditions.push(available.clone());
-        }
-    }
-
     fn sync_failed(&mut self, message: String) {
         self.begun();
         self.condition(

@@ -49,7 +49,7 @@ pub struct Facts<'a> {
 /// | what holds, of fresh conditions | class |
 /// |---|---|
 /// | the cluster does not report | Unreachable |
-/// | Overridden False, and an older Available True | Undisturbed |
+/// | Overridden False, and [`was_available`] | Undisturbed |
 /// | Overridden False | Failed |
 /// | WorkSynchronized False, reason SyncWorkFailed | Failed |
 /// | Applied False, reason NotAllWorkHaveBeenApplied | Failed |
@@ -70,7 +70,7 @@ pub fn classify(facts: &Facts<'_>, now: Timestamp) -> Readiness {
         .find(|stage| get(*stage).is_some_and(|condition| is_failure(*stage, condition)));
     match failed {
         // Whoever leaves a cluster alone leaves that condition, too: it is about what runs there.
-        Some(Stage::Overridden) if has_available(facts.binding) => return Readiness::Undisturbed,
+        Some(Stage::Overridden) if was_available(facts.binding) => return Readiness::Undisturbed,
         Some(stage) => return Readiness::Failed(stage),
         None => {}
     }
@@ -95,11 +95,18 @@ pub fn classify(facts: &Facts<'_>, now: Timestamp) -> Readiness {
     }
 }
 
-fn has_available(binding: &Binding) -> bool {
+/// Whether a cluster is known to have been available with what it was given last: the condition says so, or,
+/// where nothing could be made of what it was to get since, that it did so then (Unknown, OverriddenFailed).
+#[must_use]
+pub fn was_available(binding: &Binding) -> bool {
     let conditions = binding.status.as_ref().and_then(|s| s.conditions.as_ref());
-    conditions
-        .and_then(|list| conditions::find(list, Stage::Available.as_str()))
-        .is_some_and(is_true)
+    let available = conditions.and_then(|list| conditions::find(list, Stage::Available.as_str()));
+    available.is_some_and(|condition| {
+        let reason = BindingReason::parse(&condition.reason);
+        is_true(condition)
+            || conditions::status(condition) == Status::Unknown
+                && reason == Some(BindingReason::OverriddenFailed)
+    })
 }
 
 fn is_true(condition: &Condition) -> bool {

@@ -46,8 +46,8 @@ pub trait Kind: Object {
     fn hash(&self) -> ByteString;
     /// A snapshot of the present version.
     fn snapshot(&self, name: &str) -> Self::Snapshot;
-    /// The hash that a snapshot has.
-    fn hash_of(snapshot: &Self::Snapshot) -> &ByteString;
+    /// Whether a snapshot is of the present version: by what it says, not by the hash that stands in it.
+    fn is_in(&self, snapshot: &Self::Snapshot) -> bool;
     /// Whether two snapshots say the same.
     fn same_content(a: &Self::Snapshot, b: &Self::Snapshot) -> bool;
     /// The placement that an override is pinned to.
@@ -85,8 +85,8 @@ impl Kind for ClusterResourceOverride {
         ClusterResourceOverrideSnapshot::new(name, spec)
     }
 
-    fn hash_of(snapshot: &Self::Snapshot) -> &ByteString {
-        &snapshot.spec.override_hash
+    fn is_in(&self, snapshot: &Self::Snapshot) -> bool {
+        self.hash() == hash_of_spec(&snapshot.spec.override_spec)
     }
 
     fn same_content(a: &Self::Snapshot, b: &Self::Snapshot) -> bool {
@@ -134,8 +134,8 @@ impl Kind for ResourceOverride {
         snapshot
     }
 
-    fn hash_of(snapshot: &Self::Snapshot) -> &ByteString {
-        &snapshot.spec.override_hash
+    fn is_in(&self, snapshot: &Self::Snapshot) -> bool {
+        self.hash() == hash_of_spec(&snapshot.spec.override_spec)
     }
 
     fn same_content(a: &Self::Snapshot, b: &Self::Snapshot) -> bool {

@@ -5,8 +5,9 @@
 //! of an override rolls out as a change of a resource does. What they do to manifests is for
 //! `windlass_render`.
 //!
-//! A version counts once its snapshot is made. Until then nothing of the placements that it is for moves:
-//! no content goes out with an old override after the new one was seen.
+//! A version counts once its snapshot is made. Until then nothing of the placements with strategy RollingUpdate
+//! that it is for moves: no content goes out with an old override after the new one was seen. Under External
+//! nothing is held; whoever rolls out there has to wait for the snapshot.
 
 pub mod actor;
 mod kind;

@@ -39,7 +39,7 @@ pub(super) fn facts<K: Kind>(of: Option<&K>, snapshot: &K::Snapshot, in_use: boo
     let latest = snapshot.labels().get(labels::IS_LATEST_SNAPSHOT);
     Facts {
         index: index(snapshot),
-        is_current: of.is_some_and(|of| of.hash() == *K::hash_of(snapshot)),
+        is_current: of.is_some_and(|of| of.is_in(snapshot)),
         is_labelled: latest.map(String::as_str) == Some("true"),
         is_owned: match uid {
             Some(uid) => owners.iter().any(|owner| owner.uid == uid),

@@ -2,6 +2,10 @@
 
 use proptest::prelude::*;
 
+use serde_json::json;
+use windlass_api::overrides::ResourceOverride;
+
+use super::kind::Kind;
 use super::plan::{Facts, Fate, HISTORY, Plan, plan};
 
 fn fact(index: u64, marks: &str) -> Facts {
@@ -196,4 +200,22 @@ proptest! {
         life.look(Fate::Goes, 99);
         prop_assert!(life.snapshots.iter().all(|s| s.4 && !s.2 && !s.3));
     }
+}
+
+/// Somebody may have written over a snapshot, or left the hash of another implementation in it.
+#[test]
+fn what_a_snapshot_says_makes_it_the_version() {
+    let of: ResourceOverride = serde_json::from_value(json!({"metadata": {"name": "o"}, "spec": {
+        "resourceSelectors": [{"group": "", "version": "v1", "kind": "ConfigMap", "name": "c"}],
+        "policy": {"overrideRules": [{"jsonPatchOverrides": [{"op": "add", "path": "/data/a", "value": "1"}]}]}}}))
+    .unwrap();
+    let snapshot = of.snapshot("o-0");
+    assert!(of.is_in(&snapshot));
+    let mut foreign = snapshot.clone();
+    foreign.spec.override_hash.0.clear();
+    assert!(of.is_in(&foreign));
+    let mut changed = serde_json::to_value(&snapshot).unwrap();
+    changed["spec"]["overrideSpec"]["policy"]["overrideRules"][0]["jsonPatchOverrides"][0]["value"] =
+        "2".into();
+    assert!(!of.is_in(&serde_json::from_value(changed).unwrap()));
 }
