@@ -441,7 +441,10 @@ fn all_of_it_can_be_removed(fleet: &mut Fleet) {
     let folder = root().join("deploy");
     fleet.kubectl(
         "hub",
-        &format!("delete -k {} --timeout=60s", folder.display()),
+        &format!(
+            "delete -k {} --ignore-not-found --timeout=60s",
+            folder.display()
+        ),
     );
     let left = "ns,crd,validatingadmissionpolicy,clusterrole";
     let left = fleet.get("hub", left, "{.items[*].metadata.name}");

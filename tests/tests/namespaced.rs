@@ -92,6 +92,7 @@ fn a_namespace_is_placed_by_those_who_own_it() {
     what_is_selected_is_placed(&fleet);
     changes_roll_and_what_is_gone_is_pruned(&fleet);
     what_is_refused(&fleet);
+    what_goes_around_selection_is_refused(&fleet);
     two_placements_with_one_name_do_not_meet(&fleet);
     a_restart_writes_nothing(&mut fleet);
     an_administrator_may_allow_rights(&mut fleet);
@@ -363,6 +364,95 @@ fn what_is_refused(fleet: &Fleet) {
     }
     fleet.kubectl("hub", "delete rp reserved -n default --timeout=60s");
     fleet.kubectl("hub", "delete rp reserved -n kube-system --timeout=60s");
+}
+
+const ATTACKS: &str = "
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ResourceEnvelope
+metadata: {name: role, namespace: web}
+data:
+  a: {apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: sneaky, namespace: web}}
+---
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ResourceEnvelope
+metadata: {name: foreign, namespace: web}
+data:
+  a: {apiVersion: v1, kind: ConfigMap, metadata: {name: sneaky, namespace: kube-public}}
+---
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ResourceOverride
+metadata: {name: subjects, namespace: web}
+spec:
+  placement: {name: patched, scope: Namespaced}
+  resourceSelectors: [{group: '', version: v1, kind: ConfigMap, name: settings}]
+  policy:
+    overrideRules:
+    - clusterSelector: {clusterSelectorTerms: []}
+      jsonPatchOverrides: [{op: add, path: /subjects, value: [{kind: User, name: eve}]}]
+";
+
+/// What is no kind to select, out of an envelope or by an override.
+fn what_goes_around_selection_is_refused(fleet: &Fleet) {
+    let version =
+        |member: &str| fleet.get(member, "cm settings -n web", "{.metadata.resourceVersion}");
+    let before = MEMBERS.map(version);
+    fleet.apply("hub", ATTACKS);
+    let envelope = |name: &str| {
+        let group = "placement.kubernetes-fleet.io";
+        format!("{{group: {group}, version: v1beta1, kind: ResourceEnvelope, name: {name}}}")
+    };
+    let settings = "{group: '', version: v1, kind: ConfigMap, name: settings}".to_owned();
+    let rows = [
+        (
+            "role",
+            envelope("role"),
+            "WorkSynchronized",
+            "Role web/sneaky in ResourceEnvelope web/role: a ResourcePlacement or ResourceEnvelope does not place a Role",
+        ),
+        (
+            "foreign",
+            envelope("foreign"),
+            "WorkSynchronized",
+            "ResourceEnvelope web/foreign, key \"a\": ConfigMap kube-public/sneaky is in another namespace",
+        ),
+        (
+            "patched",
+            settings,
+            "Overridden",
+            "ConfigMap web/settings, ResourceOverrideSnapshot web/subjects-0, overrideRules[0], path \"/subjects\": \
+             it changes /subjects",
+        ),
+    ];
+    for (name, selector, ..) in &rows {
+        fleet.apply("hub", &placement("web", name, selector));
+    }
+    for (name, _, type_, words) in &rows {
+        let path =
+            format!("{{.status.placementStatuses[*].conditions[?(@.type==\"{type_}\")].message}}");
+        eventually(name, || {
+            rp(fleet, &format!("web/{name}"), &path).contains(words)
+        });
+    }
+    assert!(everywhere(
+        fleet,
+        "role sneaky -n web",
+        "{.metadata.name}",
+        ""
+    ));
+    assert!(everywhere(
+        fleet,
+        "cm sneaky -n kube-public",
+        "{.metadata.name}",
+        ""
+    ));
+    assert_eq!(MEMBERS.map(version), before);
+    for (name, ..) in &rows {
+        fleet.kubectl("hub", &format!("delete rp {name} -n web --timeout=60s"));
+    }
+    fleet.kubectl(
+        "hub",
+        "delete resourceoverrides/subjects resourceenvelopes/role resourceenvelopes/foreign -n web",
+    );
 }
 
 /// ClusterResourcePlacement `web.x` beside ResourcePlacement `web/x`: their AppliedWorks would have one name.

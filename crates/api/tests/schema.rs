@@ -815,7 +815,7 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
                 "max",
                 "serverSideApplyConfig",
                 "taint",
-                "spec of a snapshot",
+                "snapshot is immutable",
             ];
             assert!(
                 names.iter().any(|name| message.contains(name)),

@@ -7,7 +7,7 @@
 
 mod migrate;
 mod pull;
-mod refused;
+pub(crate) mod refused;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -204,11 +204,8 @@ impl Delivery {
         content: &Content,
         refusal: Refusal,
     ) -> Result<Next, ApiError> {
-        self.write_status(binding, Some((digest, content)), |report| match refusal {
-            Refusal::Override(why) => report.override_failed(&why),
-            Refusal::Content(why) => {
-                report.sync_failed(format!("{why}; nothing was changed on the cluster"));
-            }
+        self.write_status(binding, Some((digest, content)), |report| {
+            report.refused(&refusal);
         })
         .await?;
         Ok(Next::Event)
@@ -395,29 +392,9 @@ impl Delivery {
         about: Option<(Digest, &Content)>,
         fill: impl FnOnce(&mut Report<'_>),
     ) -> Result<(), ApiError> {
+        let about = about.map(|(digest, content)| (digest, content.name.as_str()));
+        let status = refused::filled(binding, about, clock::now(), fill);
         let previous = binding.status.clone().unwrap_or_default();
-        let mut conditions = previous.conditions.clone().unwrap_or_default();
-        if let Some((digest, _)) = about
-            && previous
-                .observed_digest
-                .as_deref()
-                .is_none_or(|observed| !digest.is(observed))
-        {
-            // What was available is not what is asked for now: its clock starts anew.
-            conditions.retain(|condition| condition.type_ != Stage::Available.as_str());
-        }
-        let mut report = Report {
-            binding,
-            previous: &conditions,
-            now: clock::now(),
-            status: BindingStatus::default(),
-        };
-        fill(&mut report);
-        let mut status = report.status;
-        if let Some((digest, content)) = about {
-            status.observed_digest = Some(digest.to_string());
-            status.observed_resource_snapshot_name = Some(content.name.clone());
-        }
         if status == previous {
             skipped(Skipped::Binding(Scope::of(binding)));
             return Ok(());

@@ -65,7 +65,7 @@ fn identifier_of(object: &Value) -> ResourceIdentifier {
 }
 
 /// Why a cluster gets nothing new.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
     /// An override can't be worked in.
     Override(String),

@@ -1,6 +1,6 @@
 //! PickN: the best N clusters, in one pass.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use windlass_api::binding::BindingState;
@@ -27,7 +27,7 @@ pub(crate) fn pick_n(context: &Context<'_>) -> Schedule {
     let mut present: Vec<_> = context.present().collect();
     // Nothing is undone on the strength of a number that is missing.
     let wanted = number.unwrap_or(present.len());
-    trim(&mut present, wanted);
+    trim(context, &mut present, wanted);
     let mut selected: Vec<_> = present
         .iter()
         .map(|b| reason::picked(b.cluster, b.score.unwrap_or_default()))
@@ -71,18 +71,60 @@ pub(crate) fn pick_n(context: &Context<'_>) -> Schedule {
     }
 }
 
-/// Drops bindings until `wanted` are left: scheduled ones before bound ones, then the lowest score, then
-/// the smaller name.
-fn trim(present: &mut Vec<&ExistingBinding<'_>>, wanted: usize) {
-    present.sort_by_key(|b| {
-        (
-            b.state == BindingState::Bound,
-            b.score.map(|s| (s.topology_spread_score, s.affinity_score)),
-            b.cluster,
-        )
-    });
+/// Drops bindings until `wanted` are left, one at a time: scheduled ones before bound ones; of these the one
+/// that leaves the least skew over the hard constraints, what they do not allow first of all; then the lowest
+/// score; then the smaller name. The spread score is that of the pick, and counts where there is no hard
+/// constraint only.
+fn trim<'a>(context: &Context<'a>, present: &mut Vec<&'a ExistingBinding<'a>>, wanted: usize) {
+    let constraints = context
+        .policy
+        .and_then(|p| p.topology_spread_constraints.as_deref())
+        .unwrap_or_default();
+    let mut spread = Spread::new(constraints, &context.clusters);
+    let hard = spread.is_hard();
+    let order = |b: &ExistingBinding<'a>| {
+        let score = b.score.unwrap_or_default();
+        let spread = (!hard).then_some(score.topology_spread_score);
+        let score = b.score.map(|_| (spread, score.affinity_score));
+        (b.state == BindingState::Bound, score, b.cluster)
+    };
+    present.sort_by_key(|b| order(b));
     let excess = present.len().saturating_sub(wanted);
-    present.drain(..excess);
+    if excess == 0 || !hard {
+        present.drain(..excess);
+        return;
+    }
+    let signatures: Vec<Signature> = present
+        .iter()
+        .map(|b| context.cluster(b.cluster))
+        .map(|cluster| cluster.map_or_else(Signature::new, |c| spread.signature(c)))
+        .collect();
+    for signature in &signatures {
+        spread.add(signature);
+    }
+    // Those of a group are alike but for their order, so that only the first of each has to be looked at.
+    let mut groups: BTreeMap<(bool, &Signature), Vec<&'a ExistingBinding<'a>>> = BTreeMap::new();
+    for (binding, signature) in present.iter().zip(&signatures).rev() {
+        let class = binding.state == BindingState::Bound;
+        groups.entry((class, signature)).or_default().push(binding);
+    }
+    for _ in 0..excess {
+        let next = groups
+            .iter()
+            .filter_map(|((class, signature), group)| {
+                let first = group.last()?;
+                let left = spread.without(signature);
+                Some(((*class, left, order(first)), (*class, *signature)))
+            })
+            .min();
+        let Some((_, key)) = next else { break };
+        spread.remove(key.1);
+        if let Some(group) = groups.get_mut(&key) {
+            group.pop();
+        }
+    }
+    let kept: BTreeSet<&str> = groups.values().flatten().map(|b| b.cluster).collect();
+    present.retain(|b| kept.contains(b.cluster));
 }
 
 /// Splits the clusters that aren't taken into those that may be picked and those that a filter rejects.

@@ -65,9 +65,36 @@ impl<'a> Spread<'a> {
     pub(crate) fn add(&mut self, signature: &Signature) {
         for (constraint, domain) in self.constraints.iter_mut().zip(signature) {
             if let Some(domain) = *domain {
-                constraint.add(domain);
+                constraint.shift(domain, 1);
             }
         }
+    }
+
+    /// Counts a cluster as let go.
+    pub(crate) fn remove(&mut self, signature: &Signature) {
+        for (constraint, domain) in self.constraints.iter_mut().zip(signature) {
+            if let Some(domain) = *domain {
+                constraint.shift(domain, -1);
+            }
+        }
+    }
+
+    /// Whether any constraint is one that has to hold.
+    pub(crate) fn is_hard(&self) -> bool {
+        self.constraints.iter().any(|constraint| constraint.hard)
+    }
+
+    /// How uneven the hard constraints would be without one cluster of this signature: by how much the skews
+    /// exceed what is allowed, and the skews; each summed up.
+    pub(crate) fn without(&self, signature: &Signature) -> (i32, i32) {
+        let mut sums = (0_i32, 0_i32);
+        let pairs = self.constraints.iter().zip(signature);
+        for (constraint, domain) in pairs.filter(|(constraint, _)| constraint.hard) {
+            let skew = constraint.skew_without(*domain);
+            let excess = skew.saturating_sub(constraint.max_skew).max(0);
+            sums = (sums.0.saturating_add(excess), sums.1.saturating_add(skew));
+        }
+        sums
     }
 
     /// How many domains each constraint has.
@@ -128,7 +155,8 @@ impl<'a> Constraint<'a> {
         }
     }
 
-    fn add(&mut self, domain: usize) {
+    /// Changes what a domain holds.
+    fn shift(&mut self, domain: usize, by: i32) {
         let Some(count) = self.counts.get_mut(domain) else {
             return;
         };
@@ -138,8 +166,31 @@ impl<'a> Constraint<'a> {
                 same.remove();
             }
         }
-        *count = count.saturating_add(1);
+        *count = count.saturating_add(by);
         *self.tally.entry(*count).or_default() += 1;
+    }
+
+    /// The skew when a domain held one less.
+    fn skew_without(&self, domain: Option<usize>) -> i32 {
+        let Extremes {
+            smallest, largest, ..
+        } = self.extremes();
+        let Some(count) = domain.and_then(|domain| self.counts.get(domain)).copied() else {
+            return largest - smallest;
+        };
+        let less = count.saturating_sub(1);
+        let largest = if count == largest && self.tally.get(&count) == Some(&1) {
+            let next = self.tally.range(..count).next_back();
+            next.map_or(less, |(next, _)| less.max(*next))
+        } else {
+            largest
+        };
+        // A domain that is alone is the smallest and the largest.
+        let smallest = match self.counts.len() {
+            1 => less,
+            _ => smallest.min(less),
+        };
+        largest - smallest
     }
 
     fn extremes(&self) -> Extremes {

@@ -147,7 +147,7 @@ fn add_overrides(kind: &str, schema: &mut Value) {
         "ClusterResourceOverrideSnapshot" | "ResourceOverrideSnapshot" => {
             let spec = "/properties/spec/properties/overrideSpec";
             push(schema, spec, PLACEMENT_STAYS, "placement is immutable");
-            let message = "spec of a snapshot is immutable; change the override";
+            let message = "a snapshot is immutable; change the override";
             push(schema, "/properties/spec", "self == oldSelf", message);
             return;
         }

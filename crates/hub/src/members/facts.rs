@@ -26,12 +26,17 @@ impl Connection {
     }
 }
 
+/// Shortest time between two writes of a cluster's heartbeat, in a fleet of so many (design §5.21).
+#[must_use]
+pub fn heartbeat_every(cluster: &MemberCluster, fleet: usize) -> Duration {
+    let period = u64::from(pull::objects::period(cluster).unsigned_abs());
+    Duration::from_secs(period.max(60 * fleet as u64 / FLEET_SHARE))
+}
+
 impl Members {
     /// Shortest time between two writes of a heartbeat (design §5.21).
     pub(super) fn heartbeat_every(&self, cluster: &MemberCluster) -> Duration {
-        let clusters = self.world.clusters.len() as u64;
-        let period = u64::from(pull::objects::period(cluster).unsigned_abs());
-        Duration::from_secs(period.max(60 * clusters / FLEET_SHARE))
+        heartbeat_every(cluster, self.world.clusters.len())
     }
 
     pub(super) fn facts(

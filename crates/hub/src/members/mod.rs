@@ -4,7 +4,7 @@
 //! writes its status when that says something new. Liveness is kept in memory, measured with the
 //! monotonic clock; after a restart no cluster is unhealthy before one full threshold (design §5.21).
 
-mod facts;
+pub mod facts;
 pub mod heard;
 pub mod leave;
 pub mod left_behind;

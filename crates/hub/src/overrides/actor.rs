@@ -1,16 +1,15 @@
 //! The actor of an override: keeps its snapshots. The only writer of both.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
+use windlass_api::labels;
 use windlass_api::overrides::{ClusterResourceOverride, ResourceOverride};
-use windlass_api::{labels, names};
 use windlass_cluster::{ApiError, ObjectKey, Writer};
 
 use super::BY_PARENT;
 use super::kind::Kind;
+use super::next::{self, owner_reference};
 use super::plan::{Facts, Fate, plan};
 use crate::worker::{Next, work};
 use crate::world::{BY_OVERRIDE, World};
@@ -76,14 +75,7 @@ impl OverrideActor {
             .collect();
         let plan = plan(fate, &facts);
         if let (Some(index), Some(of)) = (plan.create, of) {
-            let name = names::override_snapshot(&key.name, index);
-            let mut new = of.snapshot(&name);
-            new.meta_mut().labels = Some(BTreeMap::from([
-                (labels::PARENT_OVERRIDE.to_owned(), key.name.clone()),
-                (labels::OVERRIDE_INDEX.to_owned(), index.to_string()),
-                (labels::IS_LATEST_SNAPSHOT.to_owned(), "true".to_owned()),
-            ]));
-            new.meta_mut().owner_references = Some(vec![owner_reference(of)]);
+            let new = next::snapshot(of, index);
             cache.observe(self.writer.create(&new).await?);
         }
         for (at, latest, owned) in &plan.mark {
@@ -103,22 +95,9 @@ impl OverrideActor {
     }
 
     fn facts<K: Kind>(&self, of: Option<&K>, snapshot: &K::Snapshot) -> Facts {
-        let label = |key: &str| snapshot.labels().get(key).map(String::as_str);
-        let uid = of.and_then(|of| of.meta().uid.as_deref());
-        let owners = snapshot.owner_references();
         let key = ObjectKey::of(snapshot).to_string();
-        Facts {
-            index: label(labels::OVERRIDE_INDEX)
-                .and_then(|text| text.parse().ok())
-                .unwrap_or(0),
-            is_current: of.is_some_and(|of| of.is_in(snapshot)),
-            is_labelled: label(labels::IS_LATEST_SNAPSHOT) == Some("true"),
-            is_owned: match uid {
-                Some(uid) => owners.iter().any(|owner| owner.uid == uid),
-                None => !owners.is_empty(),
-            },
-            in_use: !self.world.bindings.by_index(BY_OVERRIDE, &key).is_empty(),
-        }
+        let in_use = !self.world.bindings.by_index(BY_OVERRIDE, &key).is_empty();
+        next::facts(of, snapshot, in_use)
     }
 
     async fn ensure_finalizer<K: Kind>(&self, found: Arc<K>) -> Result<Arc<K>, ApiError> {
@@ -154,16 +133,5 @@ impl OverrideActor {
             Err(ApiError::NotFound(_)) => Ok(()),
             Err(error) => Err(error),
         }
-    }
-}
-
-fn owner_reference<K: Resource<DynamicType = ()>>(of: &K) -> OwnerReference {
-    OwnerReference {
-        api_version: K::api_version(&()).into_owned(),
-        kind: K::kind(&()).into_owned(),
-        name: of.name_any(),
-        uid: of.uid().unwrap_or_default(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
     }
 }

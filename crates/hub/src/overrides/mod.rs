@@ -12,6 +12,7 @@
 pub mod actor;
 mod kind;
 pub mod leave;
+mod next;
 mod plan;
 pub mod resolve;
 #[cfg(test)]
@@ -102,6 +103,17 @@ impl Overrides {
             ),
             cluster_snapshots: Cache::start("overrides", Api::all(api()), all(), by_parent()),
             snapshots: Cache::start("overrides", Api::all(api()), all(), by_parent()),
+        }
+    }
+
+    /// Caches that nothing fills.
+    #[cfg(test)]
+    fn detached() -> Self {
+        Self {
+            of_cluster: Cache::detached("overrides", CacheOptions::default()),
+            of_namespace: Cache::detached("overrides", CacheOptions::default()),
+            cluster_snapshots: Cache::detached("overrides", by_parent()),
+            snapshots: Cache::detached("overrides", by_parent()),
         }
     }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 use windlass_api::binding::BindingSpec;
-use windlass_api::labels;
 use windlass_api::member::MemberCluster;
 use windlass_api::overrides::{ClusterResourceOverride, ResourceOverride};
 use windlass_api::placement::NamespacedName;
@@ -15,6 +14,7 @@ use windlass_render::{Cluster, ObjectId, Override, PlacementKey, effects};
 
 use super::kind::Kind;
 use super::leave::Effect;
+use super::next::{Newest, newest};
 use super::{BY_PARENT, Overrides, Version, named_by};
 
 /// The key of a placement, for rendering.
@@ -185,6 +185,17 @@ pub fn effects_of(
     all
 }
 
+/// The overrides that are for a placement.
+#[derive(Default)]
+struct Seen {
+    /// Present versions that have a snapshot.
+    made: Vec<Version>,
+    /// Present versions of which the hub is yet to make this snapshot.
+    due: Vec<Version>,
+    /// The overrides of these.
+    pending: Vec<String>,
+}
+
 impl Overrides {
     /// Whether any override may be for a placement, whatever that selects.
     #[must_use]
@@ -208,18 +219,47 @@ impl Overrides {
         bindings: &[Arc<Binding>],
         clusters: &[Arc<MemberCluster>],
     ) -> Resolved {
+        let seen = self.seen(placement, objects);
+        self.resolved(placement, (seen.made, seen.pending), bindings, clusters)
+    }
+
+    /// What they will mean once the hub has made a snapshot of each; and those of which it has yet to.
+    #[must_use]
+    pub fn foresee(
+        &self,
+        placement: &ObjectKey,
+        objects: &[ObjectId<'_>],
+        bindings: &[Arc<Binding>],
+        clusters: &[Arc<MemberCluster>],
+    ) -> (Resolved, Vec<String>) {
+        let mut seen = self.seen(placement, objects);
+        seen.made.append(&mut seen.due);
+        let resolved = self.resolved(placement, (seen.made, Vec::new()), bindings, clusters);
+        (resolved, seen.pending)
+    }
+
+    fn seen(&self, placement: &ObjectKey, objects: &[ObjectId<'_>]) -> Seen {
         let key = placement_key(placement);
-        let mut current = Vec::new();
-        let mut pending = Vec::new();
+        let mut seen = Seen::default();
         for found in self.of_cluster.list() {
-            self.take::<ClusterResourceOverride>(&found, key, objects, &mut current, &mut pending);
+            self.take::<ClusterResourceOverride>(&found, key, objects, &mut seen);
         }
         let namespaces: BTreeSet<&str> = objects.iter().filter_map(|id| id.namespace).collect();
         for namespace in namespaces {
             for found in self.of_namespace.in_namespace(namespace) {
-                self.take::<ResourceOverride>(&found, key, objects, &mut current, &mut pending);
+                self.take::<ResourceOverride>(&found, key, objects, &mut seen);
             }
         }
+        seen
+    }
+
+    fn resolved(
+        &self,
+        placement: &ObjectKey,
+        (current, pending): (Vec<Version>, Vec<String>),
+        bindings: &[Arc<Binding>],
+        clusters: &[Arc<MemberCluster>],
+    ) -> Resolved {
         let named: BTreeSet<ObjectKey> = bindings
             .iter()
             .flat_map(|binding| named_by(&binding.spec))
@@ -242,8 +282,7 @@ impl Overrides {
         found: &K,
         placement: PlacementKey<'_>,
         objects: &[ObjectId<'_>],
-        current: &mut Vec<Version>,
-        pending: &mut Vec<String>,
+        seen: &mut Seen,
     ) {
         let view = found.as_override();
         let concerns = found.meta().deletion_timestamp.is_none()
@@ -254,15 +293,12 @@ impl Overrides {
         }
         let key = ObjectKey::of(found);
         let snapshots = K::caches(self).1.by_index(BY_PARENT, &key.to_string());
-        let index = |snapshot: &Arc<K::Snapshot>| -> u64 {
-            let label = snapshot.labels().get(labels::OVERRIDE_INDEX);
-            label.and_then(|text| text.parse().ok()).unwrap_or(0)
-        };
-        match snapshots.into_iter().max_by_key(index) {
-            Some(newest) if found.is_in(&newest) => {
-                current.push(K::into_version(newest));
+        match newest(found, &snapshots) {
+            Newest::Made(snapshot) => seen.made.push(K::into_version(snapshot)),
+            Newest::Due(snapshot) => {
+                seen.due.push(K::into_version(Arc::new(snapshot)));
+                seen.pending.push(format!("{} {key}", K::kind(&())));
             }
-            _ => pending.push(format!("{} {key}", K::kind(&()))),
         }
     }
 

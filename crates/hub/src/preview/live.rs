@@ -4,18 +4,20 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use windlass_api::conditions::Status;
-use windlass_api::labels;
-use windlass_api::member::MemberCluster;
+use windlass_api::member::{AgentStatus, MemberCluster};
 use windlass_api::scoped::{Binding, Placement, Snapshot};
 use windlass_api::status_copy::ClusterResourcePlacementStatus;
+use windlass_api::{Time, labels};
 use windlass_cluster::{ApiError, Discovery, ObjectKey, clock};
 
 use super::Live;
+use crate::members::facts::heartbeat_every;
 use crate::members::is_push;
 use crate::overrides::Overrides;
 use crate::overrides::resolve::Resolved;
@@ -51,6 +53,7 @@ pub async fn read(client: &Client, wish: Wish) -> Result<Live, ApiError> {
     let placement = wish.placement;
     let key = ObjectKey::of(&placement);
     let clusters: Vec<Arc<MemberCluster>> = list(&Api::all(client.clone()), None).await?;
+    let clusters = heard_of(&clusters, clock::now());
     let (groups, policies, bindings) = if wish.exists {
         let label = format!("{}={}", labels::PARENT_PLACEMENT, key.name);
         (
@@ -66,9 +69,9 @@ pub async fn read(client: &Client, wish: Wish) -> Result<Live, ApiError> {
         Some(message) => Err(SelectError::User(message)),
         None => select(client, &key, &placement, wish.filter).await,
     };
-    let overrides = match &selection {
+    let (overrides, pending) = match &selection {
         Ok(selection) => overrides(client, &key, selection, &bindings, &clusters).await?,
-        Err(_) => Resolved::default(),
+        Err(_) => (Resolved::default(), Vec::new()),
     };
     let unreachable = clusters
         .iter()
@@ -85,6 +88,7 @@ pub async fn read(client: &Client, wish: Wish) -> Result<Live, ApiError> {
         clusters,
         unreachable,
         overrides,
+        pending,
         filter,
     })
 }
@@ -176,20 +180,20 @@ async fn select(
     }
 }
 
-/// What overrides do to what is selected.
+/// What overrides do to what is selected once each has a snapshot, and which have none yet.
 async fn overrides(
     client: &Client,
     key: &ObjectKey,
     selection: &Selection,
     bindings: &[Arc<Binding>],
     clusters: &[Arc<MemberCluster>],
-) -> Result<Resolved, ApiError> {
+) -> Result<(Resolved, Vec<String>), ApiError> {
     let overrides = Overrides::look(client);
     let resolved = tokio::select! {
         () = overrides.wait_synced() => {
             let manifests = selection.manifests.iter();
             let objects = windlass_render::placed(manifests.map(|manifest| &manifest.object));
-            Ok(overrides.resolve(key, &objects, bindings, clusters))
+            Ok(overrides.foresee(key, &objects, bindings, clusters))
         }
         () = clock::sleep(LONGEST) => {
             let missing: Vec<String> = overrides
@@ -203,16 +207,95 @@ async fn overrides(
     resolved
 }
 
+/// The clusters, with the heartbeats that the hub may know of. It writes them down rarely: a cluster that is
+/// well may have been heard of until the next one would be written.
+fn heard_of(clusters: &[Arc<MemberCluster>], now: Timestamp) -> Vec<Arc<MemberCluster>> {
+    let heard = |cluster: &Arc<MemberCluster>| {
+        let mut cluster = Arc::clone(cluster);
+        if !is_well(&cluster) {
+            return cluster;
+        }
+        let every = heartbeat_every(&cluster, clusters.len());
+        let every = SignedDuration::try_from(every).unwrap_or(SignedDuration::MAX);
+        let status = Arc::make_mut(&mut cluster).status.as_mut();
+        let agents = status.and_then(|status| status.agent_status.as_mut());
+        let agent = agents.and_then(|agents| agents.iter_mut().find(|a| a.type_ == MEMBER_AGENT));
+        if let Some(Time(written)) = agent.and_then(|a| a.last_received_heartbeat.as_mut()) {
+            let latest = written.checked_add(every).unwrap_or(Timestamp::MAX);
+            *written = latest.min(now).max(*written);
+        }
+        cluster
+    };
+    clusters.iter().map(heard).collect()
+}
+
 /// Whether a cluster answered when its status was written; the hub knows later news than that. An agent that
 /// has never reported is no silent one; a cluster that the hub delivers to has to be connected.
 fn answers(cluster: &MemberCluster) -> bool {
-    let status = cluster.status.as_ref();
-    let agents = status.and_then(|status| status.agent_status.as_ref());
-    let agent = agents.and_then(|agents| agents.iter().find(|agent| agent.type_ == MEMBER_AGENT));
-    let Some(agent) = agent else {
-        return !is_push(cluster);
-    };
-    let conditions = agent.conditions.as_deref().unwrap_or_default();
+    match agent_of(cluster) {
+        None => !is_push(cluster),
+        Some(_) => is_well(cluster),
+    }
+}
+
+/// Whether the cluster is healthy, as far as its status says.
+fn is_well(cluster: &MemberCluster) -> bool {
+    let conditions = agent_of(cluster).and_then(|agent| agent.conditions.as_deref());
+    let conditions = conditions.unwrap_or_default();
     let mut healthy = conditions.iter().filter(|c| c.type_ == "Healthy");
     healthy.any(|c| Status::parse(&c.status) == Status::True)
+}
+
+fn agent_of(cluster: &MemberCluster) -> Option<&AgentStatus> {
+    let agents = cluster.status.as_ref()?.agent_status.as_ref()?;
+    agents.iter().find(|agent| agent.type_ == MEMBER_AGENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use windlass_scheduler::ClusterView;
+    use windlass_scheduler::eligibility::check;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::constant(1_750_000_000, 0);
+
+    fn member(period: i32, silent: i64, healthy: &str) -> Arc<MemberCluster> {
+        let at = NOW - SignedDuration::from_secs(silent);
+        let condition = |type_: &str, status: &str| {
+            json!({"type": type_, "status": status, "reason": "R", "message": "",
+                "lastTransitionTime": NOW})
+        };
+        let member = json!({
+            "metadata": {"name": "m", "annotations": {"windlass.dev/delivery": "push"}},
+            "spec": {"identity": {"kind": "User", "name": "x"}, "heartbeatPeriodSeconds": period},
+            "status": {"agentStatus": [{"type": "MemberAgent", "lastReceivedHeartbeat": at,
+                "conditions": [condition("Joined", "True"), condition("Healthy", healthy)]}]},
+        });
+        Arc::new(serde_json::from_value(member).unwrap())
+    }
+
+    #[test]
+    fn a_heartbeat_is_as_good_as_it_is_written_rarely() {
+        // Period, seconds since the written heartbeat, Healthy, clusters; whether anything new goes there.
+        let rows = [
+            (60, 10, "True", 1, true),
+            (60, 299, "True", 1, true),
+            (60, 600, "True", 1, false),
+            (600, 590, "True", 1, true),
+            (600, 620, "True", 1, true),
+            (600, 1200, "True", 1, false),
+            (600, 590, "False", 1, false),
+            (600, 590, "Unknown", 1, false),
+            (60, 400, "True", 3000, true),
+            (60, 400, "True", 500, false),
+        ];
+        for (period, silent, healthy, fleet, expected) in rows {
+            let clusters = vec![member(period, silent, healthy); fleet];
+            let heard = heard_of(&clusters, NOW);
+            let eligible = check(&ClusterView::of(&heard[0]), NOW).is_ok();
+            assert_eq!(eligible, expected, "{period} {silent} {healthy} {fleet}");
+        }
+    }
 }

@@ -35,6 +35,7 @@ use crate::overrides::resolve::Resolved;
 use crate::placement::plan::{self, PlacementView};
 use crate::placement::report::{standing, verdict};
 use crate::placement::snapshots::Groups;
+use crate::render::Refusal;
 use crate::select::{SelectError, Selection};
 
 /// The hub as it was read, with the wish in the place of what is there.
@@ -57,6 +58,8 @@ pub struct Live {
     pub unreachable: BTreeSet<String>,
     /// What overrides do to what is selected.
     pub overrides: Resolved,
+    /// Overrides of which the hub is yet to make the snapshot that is counted with.
+    pub pending: Vec<String>,
     /// What may be placed, as the hub has been told.
     pub filter: ApiFilter,
 }
@@ -93,7 +96,8 @@ pub struct Decided {
     pub clusters: Vec<Cluster>,
     /// What each cluster that has the placement in the end gets; clusters that get the same stand together.
     pub variants: Vec<Variant>,
-    /// Overrides whose present version has no snapshot yet; nothing moves before the hub has made it.
+    /// Overrides whose present version has no snapshot yet. It is counted with; nothing moves before the hub
+    /// has made it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<String>,
     /// Which clusters change, and in which order.
@@ -114,9 +118,47 @@ pub struct Variant {
     /// The objects in full.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifests: Option<Vec<Value>>,
-    /// Why the overrides can't be worked in; these clusters keep what they have.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
+    /// Why these clusters get nothing new; they keep what they have.
+    #[serde(flatten)]
+    pub fault: Option<Fault>,
+}
+
+/// Why clusters get nothing new.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Fault {
+    /// What is wrong.
+    pub error: String,
+    /// Where it is wrong.
+    pub error_in: Blame,
+}
+
+/// Where a fault is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Blame {
+    /// The overrides can't be worked in.
+    Overrides,
+    /// The resources can't be placed, whatever overrides do.
+    Resources,
+}
+
+impl Fault {
+    fn of(refusal: Refusal) -> Self {
+        let (error, error_in) = match refusal {
+            Refusal::Override(why) => (why, Blame::Overrides),
+            Refusal::Content(why) => (why, Blame::Resources),
+        };
+        Self { error, error_in }
+    }
+
+    /// As delivery has it.
+    fn refusal(&self) -> Refusal {
+        match self.error_in {
+            Blame::Overrides => Refusal::Override(self.error.clone()),
+            Blame::Resources => Refusal::Content(self.error.clone()),
+        }
+    }
 }
 
 /// An object that a cluster gets.
@@ -223,10 +265,14 @@ fn decide(
     let condition = scheduled(live, scheduling, now);
     let new = plan.snapshots.is_some_and(|plan| !plan.create.is_empty());
     let variants = variants::of(live, &plan.schedule, &plan.latest, selection);
-    let broken = variants.iter().filter(|variant| variant.error.is_some());
-    let broken = broken
-        .flat_map(|variant| variant.clusters.clone())
-        .collect();
+    let broken = variants.iter().flat_map(|variant| {
+        let refusal = variant.fault.iter().map(Fault::refusal);
+        refusal.flat_map(|refusal| {
+            let clusters = variant.clusters.iter().cloned();
+            clusters.map(move |cluster| (cluster, refusal.clone()))
+        })
+    });
+    let broken = broken.collect();
     let manifests = selection.manifests.iter();
     let decided = Decided {
         snapshot: Version {
@@ -237,7 +283,7 @@ fn decide(
         resources: manifests.map(|manifest| identifier(manifest)).collect(),
         clusters: clusters(&plan.schedule, &live.bindings),
         variants,
-        pending: live.overrides.pending.clone(),
+        pending: live.pending.clone(),
         rollout: simulate::rollout(live, selection, &broken, now),
     };
     (condition, Some(decided))

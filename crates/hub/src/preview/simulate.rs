@@ -4,7 +4,7 @@
 //! Assumed is what can't be known: that each reachable cluster becomes ready with what it is given. One that
 //! has failed with what it has, and one that is silent, stay so.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -20,13 +20,18 @@ use windlass_status::digest::Digest;
 use windlass_status::ready::{Facts, Readiness, classify};
 
 use super::Live;
+use crate::delivery::refused;
 use crate::placement::bindings::{BindingPlan, digest_of};
 use crate::placement::plan::{self, PlacementPlan, PlacementView};
 use crate::placement::snapshots::{Groups, LatestSnapshot, meta_of};
+use crate::render::Refusal;
 use crate::select::Selection;
 
 /// So often is planned again at most.
 const MOST_TURNS: usize = 5000;
+
+/// Clusters that get nothing new, and why.
+pub type Broken = BTreeMap<String, Refusal>;
 
 /// A rollout, played out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -78,6 +83,8 @@ pub enum End {
         silent: Vec<String>,
         /// Clusters whose overrides can't be worked in.
         failing: Vec<String>,
+        /// Clusters on which the resources can't be placed.
+        refusing: Vec<String>,
     },
     /// It was not played out any further.
     Unknown,
@@ -85,12 +92,7 @@ pub enum End {
 
 /// Plays the rollout out.
 #[must_use]
-pub fn rollout(
-    live: &Live,
-    selection: &Selection,
-    broken: &BTreeSet<String>,
-    now: Timestamp,
-) -> Rollout {
+pub fn rollout(live: &Live, selection: &Selection, broken: &Broken, now: Timestamp) -> Rollout {
     let mut scene = Scene {
         groups: live.groups.clone(),
         policies: live.policies.clone(),
@@ -142,11 +144,10 @@ fn changes(bindings: &[Arc<Binding>], plan: &PlacementPlan) -> Vec<Change> {
     for new in plan.bindings.create.iter().filter(|b| holds(b)) {
         step.insert(change(new, Kind::Add));
     }
+    let known: BTreeMap<Option<&str>, &Binding> =
+        bindings.iter().map(|b| (named(b), &**b)).collect();
     for next in plan.bindings.replace.iter().filter(|b| holds(b)) {
-        let old = bindings
-            .iter()
-            .find(|old| old.name_any() == next.name_any());
-        match old {
+        match known.get(&named(next)) {
             Some(old) if !holds(old) => step.insert(change(next, Kind::Add)),
             Some(old) if differs(old, next) => step.insert(change(next, Kind::Update)),
             _ => false,
@@ -156,6 +157,10 @@ fn changes(bindings: &[Arc<Binding>], plan: &PlacementPlan) -> Vec<Change> {
         step.insert(change(gone, Kind::Remove));
     }
     step.into_iter().collect()
+}
+
+fn named(binding: &Binding) -> Option<&str> {
+    binding.metadata.name.as_deref()
 }
 
 /// Whether the cluster has, or is to have, the resources because of the binding.
@@ -226,9 +231,9 @@ impl Scene {
         !plan.create.is_empty() || !plan.replace.is_empty() || !plan.delete.is_empty()
     }
 
-    /// Every reachable cluster that is under way to what is wanted arrives there, but for those whose
-    /// overrides can't be worked in. Tells whether any did.
-    fn settle(&mut self, live: &Live, latest: &LatestSnapshot, broken: &BTreeSet<String>) -> bool {
+    /// Every reachable cluster that is under way to what is wanted arrives there, but for those that refuse
+    /// it. Tells whether any did.
+    fn settle(&mut self, live: &Live, latest: &LatestSnapshot, broken: &Broken) -> bool {
         let mut settled = false;
         for binding in &mut self.bindings {
             let digest = digest_of(binding, &self.groups, latest, &live.overrides);
@@ -244,8 +249,13 @@ impl Scene {
                     self.now,
                 ) == Readiness::InProgress;
             if on_its_way {
-                let works = !broken.contains(&binding.spec.target_cluster);
-                let status = arrived(binding, digest, works, self.now);
+                let refusal = broken.get(&binding.spec.target_cluster);
+                let status = match (refusal, digest) {
+                    (Some(refusal), Some(digest)) => {
+                        refused::status(binding, digest, &latest.name, refusal, self.now)
+                    }
+                    _ => arrived(binding, digest, self.now),
+                };
                 Arc::make_mut(binding).status = Some(status);
                 settled = true;
             }
@@ -253,7 +263,7 @@ impl Scene {
         settled
     }
 
-    fn end(&self, live: &Live, plan: &PlacementPlan, broken: &BTreeSet<String>) -> End {
+    fn end(&self, live: &Live, plan: &PlacementPlan, broken: &Broken) -> End {
         if live.is_external() {
             return End::External;
         }
@@ -269,35 +279,34 @@ impl Scene {
         let unscheduled = |b: &Binding| b.spec.state == BindingState::Unscheduled;
         let waiting = clusters(&|b| plan.bindings.held.contains(&b.name_any()) || unscheduled(b));
         let silent = clusters(&|b| holds(b) && live.unreachable.contains(&b.spec.target_cluster));
-        let failing = clusters(&|b| holds(b) && broken.contains(&b.spec.target_cluster));
-        if waiting.is_empty() && silent.is_empty() && failing.is_empty() {
+        let faulty = |b: &Binding| broken.get(&b.spec.target_cluster).filter(|_| holds(b));
+        let failing = clusters(&|b| matches!(faulty(b), Some(Refusal::Override(_))));
+        let refusing = clusters(&|b| matches!(faulty(b), Some(Refusal::Content(_))));
+        let lists = [&waiting, &silent, &failing, &refusing];
+        if lists.iter().all(|list| list.is_empty()) {
             End::Complete
         } else {
             End::Stuck {
                 waiting,
                 silent,
                 failing,
+                refusing,
             }
         }
     }
 }
 
-/// The status of a binding whose cluster has arrived, or can't.
-fn arrived(
-    binding: &Binding,
-    digest: Option<Digest>,
-    works: bool,
-    now: Timestamp,
-) -> BindingStatus {
+/// The status of a binding whose cluster has arrived.
+fn arrived(binding: &Binding, digest: Option<Digest>, now: Timestamp) -> BindingStatus {
     let diff = EffectiveApply::of(binding.spec.apply_strategy.as_ref()).reports_diff();
-    let (stages, status): (&[Stage], _) = match (works, diff) {
-        (false, _) => (&[Stage::Overridden], "False"),
-        (true, true) => (&[Stage::DiffReported], "True"),
-        (true, false) => (&[Stage::Applied, Stage::Available], "True"),
+    let stages: &[Stage] = if diff {
+        &[Stage::DiffReported]
+    } else {
+        &[Stage::Applied, Stage::Available]
     };
     let conditions = stages.iter().map(|stage| Condition {
         type_: stage.to_string(),
-        status: status.to_owned(),
+        status: "True".to_owned(),
         reason: "Assumed".to_owned(),
         message: String::new(),
         observed_generation: binding.metadata.generation,

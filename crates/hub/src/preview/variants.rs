@@ -10,14 +10,14 @@ use windlass_member::manifest::Manifest;
 use windlass_scheduler::Schedule;
 use windlass_status::digest::Digest;
 
-use super::{Live, Resource, Variant};
+use super::{Fault, Live, Resource, Variant};
 use crate::contents::{Content, identifier};
 use crate::placement::snapshots::LatestSnapshot;
 use crate::render::{self, Refusal};
 use crate::select::Selection;
 
 /// What decides whether two clusters get the same.
-type Form = Result<Vec<Digest>, String>;
+type Form = Result<Vec<Digest>, Refusal>;
 
 /// What the selected clusters get; those that get the same stand together, in the order of their first.
 pub(super) fn of(
@@ -48,7 +48,7 @@ pub(super) fn of(
         let rendered = render::manifests(&content, &versions, cluster, labels, confinement);
         let form = match &rendered {
             Ok(manifests) => Ok(manifests.iter().map(|manifest| manifest.digest).collect()),
-            Err(Refusal::Override(why) | Refusal::Content(why)) => Err(why.clone()),
+            Err(refusal) => Err(refusal.clone()),
         };
         let at = *known.entry(form).or_insert(variants.len());
         match variants.get_mut(at) {
@@ -60,7 +60,7 @@ pub(super) fn of(
 }
 
 /// The content as the hub reads it back from the snapshot: envelopes opened.
-fn content(live: &Live, latest: &LatestSnapshot, selection: &Selection) -> Content {
+pub(super) fn content(live: &Live, latest: &LatestSnapshot, selection: &Selection) -> Content {
     let objects = selection.manifests.iter();
     let objects = objects.map(|manifest| manifest.object.clone()).collect();
     let opened = render::open(objects, &[], &live.filter);
@@ -85,12 +85,12 @@ fn variant(
         resources: Vec::new(),
         left_out: Vec::new(),
         manifests: None,
-        error: None,
+        fault: None,
     };
     let manifests = match rendered {
         Ok(manifests) => manifests,
-        Err(Refusal::Override(why) | Refusal::Content(why)) => {
-            variant.error = Some(why);
+        Err(refusal) => {
+            variant.fault = Some(Fault::of(refusal));
             return variant;
         }
     };

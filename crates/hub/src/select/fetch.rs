@@ -97,7 +97,8 @@ impl Store {
         let fetched: Vec<Vec<Arc<Entry>>> = stream::iter(answers)
             .buffer_unordered(PARALLEL)
             .try_collect()
-            .await?;
+            .await
+            .inspect_err(|_| self.let_go(std::mem::take(&mut found)))?;
         found.extend(fetched.into_iter().flatten());
         Ok(found)
     }
@@ -125,6 +126,17 @@ impl Store {
                 state.entries.remove(&*entry.kind);
             }
         }
+    }
+
+    /// Lets go of what was fetched for a placement that does not come to hold it, together with `found`.
+    fn let_go(&self, found: Vec<Arc<Entry>>) {
+        drop(found);
+        let mut state = lock(&self.state);
+        state.entries.retain(|_, of_kind| {
+            // Those of others who are still fetching have another holder.
+            of_kind.retain(|_, entry| Arc::strong_count(entry) > 1);
+            !of_kind.is_empty()
+        });
     }
 
     /// Whether a namespace has no object of a kind, as far as the server says.

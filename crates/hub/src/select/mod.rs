@@ -172,7 +172,8 @@ impl Resources {
     /// before, of which nothing is dropped on the strength of an incomplete answer.
     ///
     /// # Errors
-    /// See [`SelectError`]. The placement keeps the watches that it has: they tell when things are mended.
+    /// See [`SelectError`]. The placement keeps the watches that it has: they tell when things are mended. When
+    /// its selectors have to be, those of other kinds than it selects now end.
     pub async fn select(
         &self,
         placement: &ObjectKey,
@@ -180,9 +181,16 @@ impl Resources {
         remembered: &[ResourceIdentifier],
     ) -> Result<Selection, SelectError> {
         let inner = &*self.inner;
-        let terms = matcher::read(selectors).map_err(SelectError::User)?;
+        let terms = matcher::read(selectors).map_err(|why| {
+            inner.watches.keep_only(placement, &HashSet::new());
+            SelectError::User(why)
+        })?;
         let mut pass = Pass::new(inner, placement, remembered);
-        let chosen = pass.choose(&terms).await?;
+        let chosen = pass.choose(&terms).await.inspect_err(|error| {
+            if let (SelectError::User(_), Some(kinds)) = (error, pass.kinds_to_keep(&terms)) {
+                inner.watches.keep_only(placement, &kinds);
+            }
+        })?;
         let entries = inner.store.fetch(&chosen).await?;
         inner.watches.keep_only(placement, &pass.kinds());
         let mut manifests: Vec<Arc<Manifest>> = entries

@@ -16,6 +16,8 @@ use super::rules::is_endpoints;
 use super::watches::{Meta, State};
 use super::{Inner, SelectError, crd_kind, lock};
 
+mod failing;
+
 pub(super) struct Pass<'a> {
     inner: &'a Inner,
     placement: &'a ObjectKey,
@@ -26,7 +28,8 @@ pub(super) struct Pass<'a> {
     twice: BTreeSet<String>,
     /// Selectors that choose nothing, in words.
     idle: Vec<String>,
-    /// Kinds that can't be listed, and of which the namespaces that are selected hold nothing.
+    /// Kinds that can't be listed, and of which the namespaces that are selected hold nothing, as far as is
+    /// known.
     absent: HashSet<GroupVersionKind>,
     /// What the placement had selected before.
     remembered: &'a [ResourceIdentifier],
@@ -81,6 +84,21 @@ impl<'a> Pass<'a> {
     /// The kinds whose watches were needed.
     pub(super) fn kinds(&self) -> HashSet<GroupVersionKind> {
         self.used.keys().cloned().collect()
+    }
+
+    /// The kinds whose watches are needed still when its selectors have to be mended; none: any kind's may
+    /// be, for whole namespaces are selected.
+    pub(super) fn kinds_to_keep(&self, terms: &[Term]) -> Option<HashSet<GroupVersionKind>> {
+        let whole = Some(SelectionScope::NamespaceWithResources);
+        if terms.iter().any(|term| term.scope == whole) {
+            return None;
+        }
+        let mut kinds = self.kinds();
+        kinds.extend(terms.iter().map(|term| term.kind.clone()));
+        if terms.iter().any(|term| is_endpoints(&term.kind)) {
+            kinds.insert(service_kind());
+        }
+        Some(kinds)
     }
 
     /// What is selected. In this order: interest is registered before a watch is joined, and a watch is
@@ -344,51 +362,6 @@ impl<'a> Pass<'a> {
             }
         }
         Ok(chosen)
-    }
-
-    /// A kind that can't be listed (its conversion webhook is down) concerns those who select objects of it.
-    /// A namespace that has none can still be listed, for there is nothing to convert.
-    async fn look_past_failures(&mut self, kinds: &[KnownKind], whole: &BTreeMap<String, Term>) {
-        for known in kinds {
-            let kind = kind_of(known);
-            let Some(cache) = self.used.get(&kind) else {
-                continue;
-            };
-            let State::Failing(error) = State::of(cache) else {
-                continue;
-            };
-            let mut empty = true;
-            for namespace in whole.keys() {
-                let store = &self.inner.store;
-                empty = empty && store.is_empty(&known.resource, namespace).await;
-            }
-            if empty {
-                self.idle.push(format!(
-                    "{} can't be listed on the hub, and is selected in no namespace now: {}",
-                    text(&kind),
-                    error.message()
-                ));
-                self.absent.insert(kind);
-            }
-        }
-    }
-
-    /// Says of which kinds only what was last known counts.
-    fn note_stale(&mut self) {
-        let mut stale: Vec<String> = self
-            .used
-            .keys()
-            .filter_map(|kind| {
-                let error = self.inner.watches.stale(kind)?;
-                Some(format!(
-                    "{} can't be listed on the hub at present, so what was last known of it counts: {}",
-                    text(kind),
-                    error.message()
-                ))
-            })
-            .collect();
-        stale.sort();
-        self.idle.append(&mut stale);
     }
 
     /// A kind of which objects were selected before, and which discovery leaves out now, though its server

@@ -26,6 +26,7 @@ pub const WEB: PlacementKey<'_> = PlacementKey {
 };
 
 /// An override of either kind, with the name of its snapshot.
+#[derive(Debug)]
 pub enum Source {
     Cluster(&'static str, ClusterResourceOverrideSpec),
     Namespace(&'static str, &'static str, ResourceOverrideSpec),

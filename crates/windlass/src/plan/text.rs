@@ -1,9 +1,12 @@
 //! The preview for people.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use windlass_api::placement::ResourceIdentifier;
-use windlass_hub::preview::{Change, Cluster, Decided, End, Fate, Kind, Preview, Rollout, Variant};
+use windlass_hub::preview::{
+    Blame, Change, Cluster, Decided, End, Fate, Fault, Kind, Preview, Rollout, Variant,
+};
 
 use crate::table::{cells, line, table};
 
@@ -59,7 +62,7 @@ fn of_decided(decided: &Decided, all: bool) -> String {
     text.push_str(&clusters(&decided.clusters, all));
     text.push_str("\nMANIFESTS\n");
     for variant in &decided.variants {
-        text.push_str(&of_variant(variant));
+        text.push_str(&of_variant(variant, &decided.clusters));
     }
     if decided.variants.is_empty() {
         text.push_str("no cluster gets any\n");
@@ -68,7 +71,7 @@ fn of_decided(decided: &Decided, all: bool) -> String {
     for pending in &decided.pending {
         let _ = writeln!(
             text,
-            "the hub has yet to take note of {pending}; nothing moves before"
+            "the hub has yet to take note of {pending}, which is counted with; nothing moves before"
         );
     }
     text.push_str(&rollout(&decided.rollout));
@@ -113,12 +116,11 @@ fn clusters(clusters: &[Cluster], all: bool) -> String {
     text
 }
 
-fn of_variant(variant: &Variant) -> String {
-    let mut text = format!("on {}:\n", names(&variant.clusters));
-    if let Some(error) = &variant.error {
-        let _ = writeln!(text, "  nothing, for {}", line(error));
-        return text;
+fn of_variant(variant: &Variant, clusters: &[Cluster]) -> String {
+    if let Some(fault) = &variant.fault {
+        return of_fault(fault, &variant.clusters, clusters);
     }
+    let mut text = format!("on {}:\n", names(&variant.clusters));
     if let Some(manifests) = &variant.manifests {
         for manifest in manifests {
             let yaml = yaml_serde::to_string(manifest).unwrap_or_default();
@@ -139,6 +141,35 @@ fn of_variant(variant: &Variant) -> String {
     }
     for left_out in &variant.left_out {
         let _ = writeln!(text, "  {}, left out by overrides", of_resource(left_out));
+    }
+    text
+}
+
+/// Nothing new comes to these clusters; what they have stays.
+fn of_fault(fault: &Fault, on: &[String], clusters: &[Cluster]) -> String {
+    let what = match fault.error_in {
+        Blame::Overrides => "the overrides can't be worked in",
+        Blame::Resources => "the resources can't be placed",
+    };
+    let kept: BTreeSet<&str> = clusters
+        .iter()
+        .filter(|cluster| cluster.fate == Fate::Kept)
+        .map(|cluster| cluster.name.as_str())
+        .collect();
+    let (old, new): (Vec<String>, Vec<String>) = on
+        .iter()
+        .cloned()
+        .partition(|cluster| kept.contains(cluster.as_str()));
+    let mut text = String::new();
+    for (clusters, outcome) in [(old, "keeps what it has"), (new, "gets nothing")] {
+        if !clusters.is_empty() {
+            let _ = writeln!(
+                text,
+                "on {}:\n  {outcome}, for {what}: {}",
+                names(&clusters),
+                line(&fault.error)
+            );
+        }
     }
     text
 }
@@ -167,12 +198,18 @@ fn rollout(rollout: &Rollout) -> String {
             waiting,
             silent,
             failing,
+            refusing,
         } => {
-            let _ = writeln!(text, "Then it stops within the bounds of the strategy.");
+            text.push_str(if waiting.is_empty() {
+                "Then it is over, but not everywhere.\n"
+            } else {
+                "Then it stops within the bounds of the strategy.\n"
+            });
             for (what, clusters) in [
                 ("waiting", waiting),
                 ("not answering", silent),
                 ("failing for their overrides", failing),
+                ("failing for the resources", refusing),
             ] {
                 if !clusters.is_empty() {
                     let _ = writeln!(text, "  {what}: {}", names(clusters));
@@ -272,14 +309,14 @@ mod tests {
                         resources: vec![resource(web.clone(), true)],
                         left_out: vec![id("ConfigMap", Some("web"), "c")],
                         manifests: None,
-                        error: None,
+                        fault: None,
                     },
                     Variant {
                         clusters: vec!["old".to_owned()],
                         resources: vec![resource(web, false)],
                         left_out: Vec::new(),
                         manifests: Some(vec![json!({"kind": "Namespace"})]),
-                        error: None,
+                        fault: None,
                     },
                 ],
                 pending: Vec::new(),
@@ -348,6 +385,34 @@ Each step takes place as the clusters of the one before become ready, which is a
     }
 
     #[test]
+    fn faults() {
+        let fleet = [
+            cluster("a", Fate::Kept, None, ""),
+            cluster("b", Fate::Picked, None, ""),
+        ];
+        let rows = [
+            (Blame::Overrides, "the overrides can't be worked in"),
+            (Blame::Resources, "the resources can't be placed"),
+        ];
+        for (error_in, words) in rows {
+            let variant = Variant {
+                clusters: vec!["a".to_owned(), "b".to_owned()],
+                resources: Vec::new(),
+                left_out: Vec::new(),
+                manifests: None,
+                fault: Some(Fault {
+                    error: "bad\npath".to_owned(),
+                    error_in,
+                }),
+            };
+            let expected = format!(
+                "on a:\n  keeps what it has, for {words}: bad path\non b:\n  gets nothing, for {words}: bad path\n"
+            );
+            assert_eq!(of_variant(&variant, &fleet), expected);
+        }
+    }
+
+    #[test]
     fn ends() {
         let stuck = Rollout {
             steps: Vec::new(),
@@ -355,6 +420,7 @@ Each step takes place as the clusters of the one before become ready, which is a
                 waiting: vec!["a".to_owned()],
                 silent: vec!["b".to_owned()],
                 failing: Vec::new(),
+                refusing: Vec::new(),
             },
         };
         assert_eq!(

@@ -134,7 +134,12 @@ async fn a_kind_that_cannot_be_listed_concerns_who_selects_it() {
     let f = Fixture::new().await;
     f.put("namespaces", "", "web");
     f.server.forbid("secrets", true);
-    let refused = f.select("whole", &namespace("web")).await.unwrap_err();
+    let before =
+        |kind: &str| json!([{"version": "v1", "kind": kind, "namespace": "web", "name": "s"}]);
+    let refused = f
+        .select_after("whole", &namespace("web"), &before("Secret"))
+        .await;
+    let refused = refused.unwrap_err();
     assert_eq!(
         refused,
         SelectError::Api {
@@ -145,12 +150,39 @@ async fn a_kind_that_cannot_be_listed_concerns_who_selects_it() {
     );
     f.names("other", &json!([term("ClusterRole", &json!({}))]))
         .await;
+    // Nor does it concern those of whom none is known to have been selected.
+    for remembered in [json!([]), before("ConfigMap")] {
+        let goes_on = f
+            .select_after("never", &namespace("web"), &remembered)
+            .await
+            .unwrap();
+        assert_eq!(
+            goes_on.idle,
+            [
+                "Secret (v1) can't be listed on the hub, and was selected in no namespace before: \
+              Forbidden, says the server"
+            ]
+        );
+        assert!(goes_on.again.is_some(), "it may come to be allowed");
+    }
+    let named = json!([
+        {"group": "", "version": "v1", "kind": "Namespace", "name": "web",
+            "selectionScope": "NamespaceWithResourceSelectors"},
+        {"group": "", "version": "v1", "kind": "Secret", "name": "s"},
+    ]);
+    assert!(f.select("named", &named).await.is_err());
     f.server.forbid("secrets", false);
     // Told of the failure it may have been before; told of its end it is in any case.
-    while f.select("whole", &namespace("web")).await.is_err() {
+    f.put("secrets", "web", "s");
+    while f
+        .select_after("whole", &namespace("web"), &before("Secret"))
+        .await
+        .is_err()
+    {
         f.until_woken("whole").await;
     }
-    assert_eq!(f.names("whole", &namespace("web")).await, ["Namespace web"]);
+    let all = ["Namespace web", "Secret web/s"];
+    assert_eq!(f.names("whole", &namespace("web")).await, all);
 }
 
 #[tokio::test]
@@ -180,6 +212,21 @@ async fn watches_are_shared_and_end_with_their_last_user() {
         ),
         (2, 0)
     );
+    // Selectors that have to be mended need no watches of kinds that they do not select any more.
+    for (selectors, watches) in [
+        (json!([term("ConfigMap", &json!({}))]), 1),
+        (
+            json!([term(
+                "ClusterRole",
+                &json!({"name": "a", "labelSelector": {}})
+            )]),
+            0,
+        ),
+    ] {
+        f.names("p", &roles).await;
+        f.user_error(&selectors).await;
+        assert_eq!(f.resources.inner.watches.len(), watches, "{selectors}");
+    }
     f.resources.forget(&ObjectKey::cluster("p"));
     assert_eq!(f.resources.inner.watches.len(), 0);
     f.woken().await;
@@ -203,4 +250,25 @@ async fn what_nobody_selects_any_more_is_let_go() {
     assert_eq!(f.resources.inner.store.len(), 2, "q has a, p has b");
     f.resources.forget(&ObjectKey::cluster("q"));
     assert_eq!(f.resources.inner.store.len(), 1);
+}
+
+/// One of several objects can't be read: the others are not kept for a placement that does not hold them.
+#[tokio::test]
+async fn what_was_fetched_in_vain_is_let_go() {
+    let f = Fixture::new().await;
+    for name in ["a", "b", "c"] {
+        f.put("clusterroles", "", name);
+    }
+    let all = json!([term("ClusterRole", &json!({}))]);
+    f.names("q", &json!([term("ClusterRole", &json!({"name": "a"}))]))
+        .await;
+    f.server.forbid_reading("c", true);
+    let refused = f.select("p", &all).await.unwrap_err();
+    assert!(
+        matches!(&refused, SelectError::Api { message, .. } if message.contains("ClusterRole c"))
+    );
+    assert_eq!(f.resources.inner.store.len(), 1, "q has a");
+    f.server.forbid_reading("c", false);
+    f.names("p", &all).await;
+    assert_eq!(f.resources.inner.store.len(), 3);
 }

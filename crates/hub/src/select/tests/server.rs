@@ -21,6 +21,7 @@ struct State {
     requests: Vec<String>,
     forbidden: BTreeSet<String>,
     unconvertible: BTreeSet<String>,
+    unreadable: BTreeSet<String>,
 }
 
 #[derive(Clone)]
@@ -114,6 +115,16 @@ impl Server {
             state.forbidden.insert(plural.to_owned());
         } else {
             state.forbidden.remove(plural);
+        }
+    }
+
+    /// Whether objects of a name, of whatever kind, can't be read one by one.
+    pub fn forbid_reading(&self, name: &str, yes: bool) {
+        let mut state = self.state.lock().unwrap();
+        if yes {
+            state.unreadable.insert(name.to_owned());
+        } else {
+            state.unreadable.remove(name);
         }
     }
 
@@ -262,7 +273,7 @@ impl State {
         let sort = if metadata { " metadata" } else { "" };
         self.requests
             .push(format!("{verb}{sort} {plural} {namespace}/{name}"));
-        if self.forbidden.contains(plural) {
+        if self.forbidden.contains(plural) || self.unreadable.contains(name) {
             return refuse(403, "Forbidden");
         }
         if !self.kinds.iter().any(|kind| kind.3 == plural) {
