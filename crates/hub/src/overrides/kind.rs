@@ -42,8 +42,6 @@ pub trait Kind: Object {
 
     /// Where both are kept.
     fn caches(all: &Overrides) -> (&Cache<Self>, &Cache<Self::Snapshot>);
-    /// Hash of the spec, as it stands in a snapshot.
-    fn hash(&self) -> ByteString;
     /// A snapshot of the present version.
     fn snapshot(&self, name: &str) -> Self::Snapshot;
     /// Whether a snapshot is of the present version: by what it says, not by the hash that stands in it.
@@ -60,7 +58,7 @@ pub trait Kind: Object {
     fn into_version(snapshot: Arc<Self::Snapshot>) -> Version;
 }
 
-/// Base64 of the text of the hash: that is what the API's `byte` makes of it (API §3.9).
+/// Hash of a spec as it stands in a snapshot. Base64 of the text of the hash: that is what the API's `byte` makes of it (API §3.9).
 fn hash_of_spec(spec: &impl Serialize) -> ByteString {
     let value = serde_json::to_value(spec).unwrap_or_default();
     ByteString(Digest::of_json(&value).to_string().into_bytes())
@@ -73,20 +71,16 @@ impl Kind for ClusterResourceOverride {
         (&all.of_cluster, &all.cluster_snapshots)
     }
 
-    fn hash(&self) -> ByteString {
-        hash_of_spec(&self.spec)
-    }
-
     fn snapshot(&self, name: &str) -> Self::Snapshot {
         let spec = ClusterResourceOverrideSnapshotSpec {
             override_spec: self.spec.clone(),
-            override_hash: self.hash(),
+            override_hash: hash_of_spec(&self.spec),
         };
         ClusterResourceOverrideSnapshot::new(name, spec)
     }
 
     fn is_in(&self, snapshot: &Self::Snapshot) -> bool {
-        self.hash() == hash_of_spec(&snapshot.spec.override_spec)
+        self.spec == snapshot.spec.override_spec
     }
 
     fn same_content(a: &Self::Snapshot, b: &Self::Snapshot) -> bool {
@@ -117,14 +111,10 @@ impl Kind for ResourceOverride {
         (&all.of_namespace, &all.snapshots)
     }
 
-    fn hash(&self) -> ByteString {
-        hash_of_spec(&self.spec)
-    }
-
     fn snapshot(&self, name: &str) -> Self::Snapshot {
         let spec = ResourceOverrideSnapshotSpec {
             override_spec: self.spec.clone(),
-            override_hash: self.hash(),
+            override_hash: hash_of_spec(&self.spec),
         };
         let mut snapshot = ResourceOverrideSnapshot::new(name, spec);
         snapshot
@@ -135,7 +125,7 @@ impl Kind for ResourceOverride {
     }
 
     fn is_in(&self, snapshot: &Self::Snapshot) -> bool {
-        self.hash() == hash_of_spec(&snapshot.spec.override_spec)
+        self.spec == snapshot.spec.override_spec
     }
 
     fn same_content(a: &Self::Snapshot, b: &Self::Snapshot) -> bool {
