@@ -1,6 +1,7 @@
 //! The preview against a hub that carries the plan out.
 
 mod hub;
+mod many;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
