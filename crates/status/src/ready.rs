@@ -365,7 +365,8 @@ mod tests {
         let available = (Available, "True", "AllWorkAreAvailable");
         let refused = (Overridden, "False", "OverriddenFailed");
         let sent = (WorkSynchronized, "True", "AllWorkSynced");
-        let rows: &[(&[(Stage, &'static str, &'static str)], i64, Left)] = &[
+        type Said = [(Stage, &'static str, &'static str)];
+        let rows: &[(&Said, i64, Left)] = &[
             (&[], 1, Left::Nothing),
             (&[refused], 1, Left::Nothing),
             (&[sent, (DiffReported, "True", "R")], 1, Left::Nothing),

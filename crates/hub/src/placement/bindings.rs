@@ -85,8 +85,12 @@ pub fn digest_of(
 /// longer than anything else that is decided about a cluster: each is computed once.
 #[derive(Debug, Default)]
 pub struct Digests {
-    known: BTreeMap<(String, Effect), Vec<(Option<ApplyStrategy>, Digest)>>,
+    /// By hash of the snapshot and effect of overrides; there are few strategies.
+    known: BTreeMap<(String, Effect), Vec<Known>>,
 }
+
+/// How it is applied, and the digest.
+type Known = (Option<ApplyStrategy>, Digest);
 
 impl Digests {
     /// As [`digest_of`].

@@ -27,8 +27,9 @@ use crate::placement::snapshots::{Groups, LatestSnapshot, meta_of};
 use crate::render::Refusal;
 use crate::select::Selection;
 
-/// So often is planned again at most.
-const MOST_TURNS: usize = 5000;
+/// So many clusters are looked at at most, each as often as is planned: a rollout cluster by cluster over
+/// thousands of them is not followed to its end.
+const MOST_LOOKS: usize = 3_000_000;
 
 /// Clusters that get nothing new, and why.
 pub type Broken = BTreeMap<String, Refusal>;
@@ -103,8 +104,9 @@ pub fn rollout(live: &Live, selection: &Selection, broken: &Broken, now: Timesta
     };
     let mut rollout = Rollout::default();
     // Each turn moves or settles a cluster, or passes the end of a waiting period.
-    let turns = 4 * (live.bindings.len() + live.clusters.len()) + 16;
-    for _ in 0..turns.min(MOST_TURNS) {
+    let clusters = live.bindings.len() + live.clusters.len();
+    let turns = 4 * clusters + 16;
+    for _ in 0..turns.min(MOST_LOOKS / clusters.max(1)) {
         let bindings: Vec<Arc<Binding>> = scene.bindings.values().cloned().collect();
         let plan = plan::plan(
             &PlacementView {
