@@ -135,6 +135,7 @@ fn the_hub_does_what_the_plan_says() {
     what_the_hub_would_not_do(&fleet);
     a_namespaced_one(&fleet);
     what_overrides_change(&fleet);
+    one_that_is_being_deleted(&mut fleet);
 }
 
 fn what_overrides_change(fleet: &Fleet) {
@@ -302,4 +303,37 @@ spec:
     );
     assert_eq!(fates(&told), ["member-2 picked"]);
     assert_eq!(told["decided"]["resources"].as_array().unwrap().len(), 1);
+}
+
+fn one_that_is_being_deleted(fleet: &mut Fleet) {
+    fleet.kill_hub();
+    fleet.kubectl("hub", "delete crp web --wait=false");
+    let told = json(fleet, &["web"]);
+    assert_eq!(told["decided"], Value::Null);
+    let of = |told: &Value, field: &str| -> Vec<String> {
+        let clusters = told["deleting"]["clusters"].as_array().unwrap().iter();
+        clusters
+            .map(|c| c[field].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(of(&told, "name"), ["member-1", "member-2", "member-3"]);
+    assert_eq!(of(&told, "outcome"), ["removed"; 3]);
+    let abandon = "spec.strategy.deleteStrategy.propagationPolicy=Abandon";
+    let left = json(fleet, &["web", "--set", abandon]);
+    assert_eq!(of(&left, "outcome"), ["left"; 3]);
+    let text = plan(fleet, &["web"]).unwrap();
+    assert!(
+        text.contains("ClusterResourcePlacement web: is being deleted"),
+        "{text}"
+    );
+    fleet.start_hub();
+    eventually("it is gone", || {
+        fleet
+            .kubectl("hub", "get crp web --ignore-not-found")
+            .is_empty()
+    });
+    for member in ["member-1", "member-2", "member-3"] {
+        let found = fleet.kubectl(member, "get configmap c -n web --ignore-not-found");
+        assert!(found.is_empty(), "{member}: {found}");
+    }
 }
