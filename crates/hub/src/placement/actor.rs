@@ -21,6 +21,7 @@ use windlass_status::conditions::NewCondition;
 use super::accessible::trouble;
 use super::bindings::BindingPlan;
 use super::gathering::Gathering;
+use super::packing::{Places, needs_places};
 use super::plan::{self, PlacementPlan, PlacementView};
 use super::policy::PolicyPlan;
 use super::report::{notes, verdict};
@@ -231,9 +232,18 @@ impl Actor {
                 stands.as_deref().filter(|_| wait.is_some()),
             )
             .await?;
+        let places = match groups.latest() {
+            Some((_, group))
+                if changed && needs_places(&selection.manifests, group.parts.len()) =>
+            {
+                self.contents.places(group).await?
+            }
+            _ => Places::new(),
+        };
         let mut plan = self.plan(
             placement,
             selection,
+            &places,
             wait.is_some(),
             &overrides,
             &unreachable,
@@ -247,7 +257,15 @@ impl Actor {
                 // What is too large to be stored does not keep the policy from counting.
                 (Err(ApiError::Rejected(why)), Some(earlier)) => {
                     overrides = self.overrides(&key, selection, Some(&earlier)).await?;
-                    plan = self.plan(placement, selection, true, &overrides, &unreachable, now);
+                    plan = self.plan(
+                        placement,
+                        selection,
+                        &places,
+                        true,
+                        &overrides,
+                        &unreachable,
+                        now,
+                    );
                     wait = Some(REFUSED_AGAIN);
                     refused = Some(why);
                 }
@@ -318,6 +336,7 @@ impl Actor {
         &self,
         placement: &Placement,
         selection: &Selection,
+        places: &Places,
         snapshot_waits: bool,
         overrides: &Resolved,
         unreachable: &BTreeSet<String>,
@@ -328,6 +347,7 @@ impl Actor {
             &PlacementView {
                 placement,
                 manifests: &selection.manifests,
+                places,
                 hash: selection.hash,
                 snapshot_waits,
                 groups: &self.world.groups_of(&key),

@@ -22,6 +22,7 @@ use windlass_status::ready::{Facts, Readiness, classify};
 use super::Live;
 use crate::delivery::refused;
 use crate::placement::bindings::{BindingPlan, digest_of};
+use crate::placement::packing::NOWHERE;
 use crate::placement::plan::{self, PlacementPlan, PlacementView};
 use crate::placement::snapshots::{Groups, LatestSnapshot, meta_of};
 use crate::render::Refusal;
@@ -105,6 +106,7 @@ pub fn rollout(live: &Live, selection: &Selection, broken: &Broken, now: Timesta
     for _ in 0..turns.min(MOST_TURNS) {
         let plan = plan::plan(
             &PlacementView {
+                places: &NOWHERE,
                 groups: &scene.groups,
                 policies: &scene.policies,
                 bindings: &scene.bindings,
