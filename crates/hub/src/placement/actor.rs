@@ -118,6 +118,7 @@ impl Actor {
     pub(super) fn forget_content(&self, placement: &ObjectKey) {
         self.resources.forget(placement);
         self.contents.forget(placement);
+        self.world.overrides.forget(placement);
     }
 
     async fn process(&self, key: &ObjectKey) -> Result<Next, ApiError> {
