@@ -71,11 +71,11 @@ mod tests {
     use super::*;
     use crate::overrides::Override;
 
-    fn spec<T: serde::de::DeserializeOwned>(mut spec: Value, pinned: Option<(&str, &str)>) -> T {
-        if let Some((name, scope)) = pinned {
+    fn pinned(mut spec: Value, pin: Option<(&str, &str)>) -> Value {
+        if let Some((name, scope)) = pin {
             spec["placement"] = json!({"name": name, "scope": scope});
         }
-        serde_json::from_value(spec).unwrap()
+        spec
     }
 
     /// What is looked up by subjects is all that is found among all.
@@ -110,9 +110,9 @@ mod tests {
             let selector = json!([{"group": "", "version": term.version, "kind": term.kind, "name": term.name}]);
             let policy = json!({"overrideRules": []});
             let cluster = json!({"clusterResourceSelectors": selector, "policy": policy});
-            let cluster = spec(cluster, pin);
+            let cluster = serde_json::from_value(pinned(cluster, pin)).unwrap();
             let own = json!({"resourceSelectors": selector, "policy": policy});
-            let own = spec(own, pin);
+            let own = serde_json::from_value(pinned(own, pin)).unwrap();
             for view in [
                 Override::of_cluster("o", &cluster),
                 Override::of_namespace("app", "o", &own),
