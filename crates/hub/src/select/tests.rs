@@ -161,6 +161,17 @@ impl Fixture {
         panic!("{placement} is not woken");
     }
 
+    /// Waits until somebody watches a kind.
+    async fn until_watched(&self, plural: &str) {
+        for _ in 0..1000 {
+            if self.server.is_watched(plural) {
+                return;
+            }
+            clock::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("{plural} is not watched");
+    }
+
     fn take(&self, placement: &str) -> bool {
         let mut woken = self.woken.lock().unwrap();
         let before = woken.len();
