@@ -90,7 +90,7 @@ impl World {
             Cache::start("clusters", Api::all(client.clone()), all(), options)
         };
         Self {
-            overrides: Overrides::start(client, &queues, &placements, &bindings),
+            overrides: Overrides::start(client, &queues, &bindings),
             policies: ScopedCache::start("policies", client, || owned_options(&queues)),
             snapshots: ScopedCache::start("snapshots", client, || owned_options(&queues)),
             secrets: Cache::start(

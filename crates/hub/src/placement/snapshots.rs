@@ -138,6 +138,17 @@ pub struct SnapshotPlan {
     pub latest: LatestSnapshot,
 }
 
+impl SnapshotPlan {
+    /// Whether nothing is to be written.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.unfinished.is_empty()
+            && self.create.is_empty()
+            && self.relabel.is_empty()
+            && self.expired.is_empty()
+    }
+}
+
 /// The snapshot that the present selection is in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LatestSnapshot {
