@@ -490,7 +490,7 @@ impl Report<'_> {
         );
     }
 
-    fn sync_failed(&mut self, message: String) {
+    fn not_synced(&mut self, message: String) {
         self.begun();
         self.condition(
             Stage::WorkSynchronized,
