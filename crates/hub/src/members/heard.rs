@@ -81,6 +81,15 @@ impl<T: PartialEq> Heard<T> {
         }
     }
 
+    /// Somebody writes it, if all is well, even if nothing was ever seen: silence counts from then on.
+    pub fn expect(&mut self, value: T, since: Moment) {
+        self.seen.get_or_insert(Seen {
+            value,
+            first: since,
+            changed: None,
+        });
+    }
+
     /// When the value was last seen to change; none before that.
     #[must_use]
     pub fn at(&self) -> Option<Moment> {
@@ -111,6 +120,14 @@ impl<T: PartialEq> Heard<T> {
         let since = seen.changed.unwrap_or(seen.first).instant;
         let silent = now.saturating_duration_since(since);
         threshold.checked_sub(silent).filter(|left| !left.is_zero())
+    }
+}
+
+impl<T: PartialEq> Heard<Option<T>> {
+    /// Takes note of what a report says that may say nothing. That is no sign of life: the hub itself makes
+    /// an empty one when the one before is gone.
+    pub fn observe_report(&mut self, value: Option<T>, now: Moment) -> bool {
+        (value.is_some() || self.seen.is_none()) && self.observe(value, now)
     }
 }
 
@@ -213,6 +230,35 @@ mod tests {
         assert_eq!(left(&heard, 60), None);
         assert!(heard.observe(2, at(start, 70)));
         assert_eq!(left(&heard, 70), Some(60));
+    }
+
+    #[test]
+    fn a_report_that_is_gone_is_silence() {
+        let start = clock::monotonic();
+        let verdict =
+            |heard: &Heard<Option<u8>>, second| heard.verdict(at(start, second).instant, THRESHOLD);
+        // It has gone, and the hub has made an empty one.
+        let mut heard = Heard::default();
+        heard.observe_report(Some(1), at(start, 0));
+        heard.observe_report(Some(2), at(start, 10));
+        assert!(!heard.observe_report(None, at(start, 60)));
+        heard.expect(None, at(start, 60));
+        assert_eq!(verdict(&heard, 69), Verdict::Alive);
+        assert_eq!(verdict(&heard, 70), Verdict::Silent);
+        assert!(heard.observe_report(Some(3), at(start, 80)));
+        assert_eq!(verdict(&heard, 80), Verdict::Alive);
+        // It had gone before the hub started, and there is none.
+        let mut heard = Heard::default();
+        heard.expect(None, at(start, 5));
+        assert_eq!(verdict(&heard, 64), Verdict::Unknown);
+        assert_eq!(verdict(&heard, 65), Verdict::Silent);
+        assert!(heard.observe_report(Some(3), at(start, 70)));
+        assert_eq!(verdict(&heard, 70), Verdict::Alive);
+        // A new one is waited for from its making on.
+        let mut heard = Heard::default();
+        heard.observe_report(None, at(start, 5));
+        assert_eq!(verdict(&heard, 64), Verdict::Unknown);
+        assert_eq!(verdict(&heard, 65), Verdict::Silent);
     }
 
     #[test]

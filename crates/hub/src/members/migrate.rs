@@ -212,10 +212,11 @@ impl Members {
         self.clear_namespace(&namespace).await?;
         let key = ObjectKey::cluster(&namespace);
         if self.world.pull.namespaces.get(&key).is_some() {
-            let message = format!("Waiting for Namespace {namespace} to be gone");
+            let message = self.waits_for_namespace(&namespace).await?;
             return self.say_migrating(&cluster, &message).await;
         }
         self.agents.remove(name);
+        self.world.pull.forget(name);
         self.migrated(&cluster, None).await
     }
 

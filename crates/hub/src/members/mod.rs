@@ -211,7 +211,8 @@ impl Members {
             if self.disconnect(name).is_some() || known {
                 self.forget_series(name);
             }
-            return Ok(Next::Event);
+            self.world.pull.forget(name);
+            return self.clear_orphan(name).await;
         };
         let stays = cluster.metadata.deletion_timestamp.is_none();
         let migrates = self
@@ -292,6 +293,9 @@ impl Members {
     pub fn lead(&self) {
         for cluster in self.world.clusters.list() {
             self.world.queues.clusters.add(cluster.name_any());
+        }
+        for name in self.with_going_namespaces() {
+            self.world.queues.clusters.add(name);
         }
     }
 
