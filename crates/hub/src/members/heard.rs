@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use windlass_cluster::clock::Instant;
+use windlass_scheduler::HEARTBEAT_TOLERANCE;
 
 /// A moment, by both of the hub's clocks: deadlines are measured with the one, people are told the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,12 +145,21 @@ pub fn heartbeat(
     heard.or_else(|| reported.map(|reported| reported.min(now)))
 }
 
+/// Whether a cluster may get new placements again since it was heard of: eligibility judges by the last time
+/// that it was, `before` and by `now`. One that was never heard of becomes eligible with its first status.
+#[must_use]
+pub fn ends_silence(before: Option<Timestamp>, now: Timestamp) -> bool {
+    before.is_some_and(|before| now.duration_since(before) > HEARTBEAT_TOLERANCE)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use windlass_api::member::MemberCluster;
     use windlass_cluster::clock;
 
     use super::*;
+    use crate::matters::Matters;
 
     const THRESHOLD: Duration = Duration::from_secs(60);
 
@@ -293,7 +303,53 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_silence_ends_once() {
+        let time = |second| Timestamp::from_second(second).unwrap();
+        for (about, before, now, expected) in [
+            ("never heard of", None, 0, false),
+            ("in time", Some(0), 60, false),
+            ("just in time", Some(0), 300, false),
+            ("after a silence", Some(0), 301, true),
+            ("heard of already", Some(301), 301, false),
+        ] {
+            assert_eq!(
+                ends_silence(before.map(time), time(now)),
+                expected,
+                "{about}"
+            );
+        }
+    }
+
     proptest! {
+        /// However rarely the heartbeats of a large fleet are written: placements look neither at what is
+        /// written nor at what is heard.
+        #[test]
+        fn heartbeats_in_time_wake_nobody(
+            beats in proptest::collection::vec(1i64..=300, 1..60),
+            fleet in 1usize..10_000,
+        ) {
+            let every = crate::members::facts::heartbeat_every(&MemberCluster::default(), fleet);
+            let written = |second: i64| {
+                let time = Timestamp::from_second(second).unwrap().to_string();
+                let status = serde_json::json!({ "status": { "agentStatus": [
+                    { "type": "MemberAgent", "lastReceivedHeartbeat": time, "conditions": [] }] },
+                    "metadata": { "name": "a" }, "spec": { "identity": { "kind": "User", "name": "u" } } });
+                serde_json::from_value::<MemberCluster>(status).unwrap()
+            };
+            let (mut second, mut last) = (0, 0);
+            for pause in beats {
+                let heard = |second| Timestamp::from_second(second).unwrap();
+                prop_assert!(!ends_silence(Some(heard(second)), heard(second + pause)));
+                second += pause;
+                if second - last >= i64::try_from(every.as_secs()).unwrap() {
+                    let matters = Matters::of(Some(&written(last)), Some(&written(second)));
+                    prop_assert!(matters.to_none(), "written after {} s", second - last);
+                    last = second;
+                }
+            }
+        }
+
         /// However wrong the member's clock is, and however it jumps, the verdict is that of a right one.
         #[test]
         fn the_members_clock_does_not_matter(
