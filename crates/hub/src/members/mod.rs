@@ -215,6 +215,11 @@ impl Members {
         let migrates = self
             .changes_to(&cluster)
             .filter(|_| stays && self.writer.gate().is_open());
+        let cluster = if migrates.is_none() {
+            self.end_migrating(cluster).await?
+        } else {
+            cluster
+        };
         match (is_push(&cluster), migrates) {
             (true, None) => self.process_push(cluster).await,
             (false, None) => self.process_pull(cluster).await,
