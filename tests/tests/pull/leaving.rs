@@ -5,6 +5,19 @@ use windlass_tests::{Fleet, eventually};
 
 use super::{APP, PLACEMENT, cluster, condition, entry, is_available_at, migrate};
 
+/// As somebody has made it, with another role.
+const OTHER_ROLE: &str = r"
+apiVersion: v1
+kind: Namespace
+metadata: {name: fleet-member-held}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: fleet-rolebinding-held, namespace: fleet-member-held}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: User, name: user-held, apiGroup: rbac.authorization.k8s.io}]
+";
+
 #[test]
 fn agents_that_do_not_leave_are_left() {
     let mut fleet = Fleet::up("agents-leave", 0);
@@ -12,7 +25,12 @@ fn agents_that_do_not_leave_are_left() {
     fleet.apply("hub", &crds);
     fleet.start_hub();
     let agents = Agents::start(&fleet);
+    fleet.apply("hub", OTHER_ROLE);
     fleet.apply("hub", &(cluster("held") + &cluster("dead")));
+    eventually("the agent has its Role, and no other", || {
+        let binding = "rolebinding fleet-rolebinding-held -n fleet-member-held";
+        fleet.get("hub", binding, "{.roleRef.kind}/{.roleRef.name}") == "Role/fleet-role-held"
+    });
     let quiet =
         cluster("quiet").replace("heartbeatPeriodSeconds: 600", "heartbeatPeriodSeconds: 1");
     fleet.apply("hub", &quiet);

@@ -117,18 +117,9 @@ impl Members {
             },
         )
         .await?;
-        let subjects = |live: &mut RoleBinding, wanted: &RoleBinding| {
-            std::mem::replace(&mut live.subjects, wanted.subjects.clone()) != wanted.subjects
-        };
-        self.ensure(
-            &pull.role_bindings,
-            objects::role_binding(cluster),
-            subjects,
-        )
-        .await?;
+        self.ensure_bound(objects::role_binding(cluster)).await?;
         if pull.has_guard_rails() {
-            self.ensure(&pull.role_bindings, objects::bypass(cluster), subjects)
-                .await?;
+            self.ensure_bound(objects::bypass(cluster)).await?;
         }
         let known = pull.agent(&name).is_some();
         self.ensure(
@@ -168,6 +159,34 @@ impl Members {
         };
         cache.observe(live.metadata.into_response_partial());
         Ok(())
+    }
+
+    /// As [`Self::ensure`]; one of another role is made anew, since a binding's role can't be changed.
+    async fn ensure_bound(&self, wanted: RoleBinding) -> Result<(), ApiError> {
+        let cache = &self.world.pull.role_bindings;
+        let live = match cache.get(&ObjectKey::of(&wanted)) {
+            Some(live) => Some((*live).clone()),
+            None => match self.writer.create(&wanted).await {
+                // Without our label, which the cache goes by.
+                Err(ApiError::AlreadyExists(_)) => {
+                    let namespace = wanted.namespace();
+                    let name = wanted.name_any();
+                    self.writer.get(namespace.as_deref(), &name).await?
+                }
+                made => {
+                    cache.observe(made?);
+                    return Ok(());
+                }
+            },
+        };
+        if let Some(live) = live.filter(|live| objects::is_of_another_role(live, &wanted)) {
+            self.writer.delete(&live).await?;
+            cache.observe_deleted(&live);
+        }
+        self.ensure(cache, wanted, |live, wanted: &RoleBinding| {
+            std::mem::replace(&mut live.subjects, wanted.subjects.clone()) != wanted.subjects
+        })
+        .await
     }
 
     /// Creates an object, or brings it up to date; `edit` does and tells whether that changes anything.
