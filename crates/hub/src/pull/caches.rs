@@ -163,6 +163,11 @@ impl PullCaches {
         heard.map(|heard| heard.clone()).unwrap_or_default()
     }
 
+    /// What was heard of a cluster's agent does not count any more.
+    pub fn forget(&self, cluster: &str) {
+        self.heard.remove(cluster);
+    }
+
     /// Whether guard rails are installed.
     #[must_use]
     pub fn has_guard_rails(&self) -> bool {
@@ -265,16 +270,14 @@ fn internal_options(
             let Some(cluster) = names::cluster_of_namespace(&change.key.namespace) else {
                 return;
             };
-            match &change.new {
-                Some(agent) => {
-                    let now = Moment {
-                        instant: clock::monotonic(),
-                        time: clock::now(),
-                    };
-                    let mut heard = heard.entry(cluster.to_owned()).or_default();
-                    heard.observe(heartbeat(agent), now);
-                }
-                None => drop(heard.remove(cluster)),
+            // Its silence goes on when it is gone.
+            if let Some(agent) = &change.new {
+                let now = Moment {
+                    instant: clock::monotonic(),
+                    time: clock::now(),
+                };
+                let mut heard = heard.entry(cluster.to_owned()).or_default();
+                heard.observe_report(heartbeat(agent), now);
             }
             if change.initial {
                 queue.add_initial(cluster.to_owned());
