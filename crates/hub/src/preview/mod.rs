@@ -34,6 +34,7 @@ pub use self::live::{Wish, read};
 pub use self::simulate::{Change, End, Kind, Rollout};
 use crate::contents::identifier;
 use crate::overrides::resolve::Resolved;
+use crate::placement::packing::NOWHERE;
 use crate::placement::plan::{self, PlacementView};
 use crate::placement::report::{standing, verdict};
 use crate::placement::snapshots::Groups;
@@ -302,6 +303,7 @@ impl Live {
     #[must_use]
     pub fn view<'a>(&'a self, selection: &'a Selection) -> PlacementView<'a> {
         PlacementView {
+            places: &NOWHERE,
             placement: &self.placement,
             manifests: &selection.manifests,
             hash: selection.hash,

@@ -22,6 +22,7 @@ use windlass_status::ready::{Facts, Readiness, classify};
 use super::Live;
 use crate::delivery::refused;
 use crate::placement::bindings::{BindingPlan, Digests};
+use crate::placement::packing::NOWHERE;
 use crate::placement::plan::{self, PlacementPlan, PlacementView};
 use crate::placement::snapshots::{Groups, LatestSnapshot, meta_of};
 use crate::render::Refusal;
@@ -110,6 +111,7 @@ pub fn rollout(live: &Live, selection: &Selection, broken: &Broken, now: Timesta
         let bindings: Vec<Arc<Binding>> = scene.bindings.values().cloned().collect();
         let plan = plan::plan(
             &PlacementView {
+                places: &NOWHERE,
                 groups: &scene.groups,
                 policies: &scene.policies,
                 bindings: &bindings,
