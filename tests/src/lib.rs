@@ -9,13 +9,23 @@
 pub mod agents;
 
 pub mod pages;
+mod waiting;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+pub use waiting::{eventually, within};
+
 /// At rest is who has written nothing for so long.
 const QUIET: Duration = Duration::from_secs(4);
+
+/// What kubectl says of what is not there, as opposed to what it can't tell.
+const NOTHING_THERE: [&str; 3] = [
+    "(NotFound)",
+    "the server doesn't have a resource type",
+    "array index out of bounds",
+];
 
 /// The repository.
 #[must_use]
@@ -231,12 +241,16 @@ impl Fleet {
         args: &str,
         input: Option<&str>,
     ) -> Result<String, String> {
+        run(self.command(name, args), input)
+    }
+
+    fn command(&self, name: &str, args: &str) -> Command {
         let mut command = Command::new(&self.kubectl);
         command
             .arg("--kubeconfig")
             .arg(self.kubeconfig(name))
             .args(args.split_whitespace());
-        run(command, input)
+        command
     }
 
     /// As [`Self::try_kubectl`], when it has to succeed.
@@ -480,11 +494,21 @@ impl Fleet {
         seen.0
     }
 
-    /// A JSONPath of an object, empty when there is none.
+    /// A JSONPath of an object, empty when there is no such object, kind or entry. Who waits and gets no answer
+    /// asks again.
+    ///
+    /// # Panics
+    /// When there is no answer, and nobody waits for one.
     #[must_use]
     pub fn get(&self, name: &str, what: &str, path: &str) -> String {
-        self.try_kubectl(name, &format!("get {what} -o jsonpath={path}"), None)
-            .unwrap_or_default()
+        let mut command = self.command(name, &format!("get {what}"));
+        command.arg("-o").arg(format!("jsonpath={path}"));
+        run(command, None).unwrap_or_else(|error| {
+            if !NOTHING_THERE.iter().any(|words| error.contains(words)) {
+                waiting::unanswered(&format!("kubectl get {what} on {name}: {error}"));
+            }
+            String::new()
+        })
     }
 
     /// Stops or starts an API server of the fleet.
@@ -572,28 +596,4 @@ pub fn condition(fleet: &Fleet, placement: &str, type_: &str, field: &str) -> St
     let path =
         format!("{{.status.conditions[?(@.type==\"ClusterResourcePlacement{type_}\")].{field}}}");
     fleet.get("hub", &format!("crp {placement}"), &path)
-}
-
-/// Waits until something holds, for a minute at most.
-///
-/// # Panics
-/// When it does not come to hold.
-pub fn eventually(what: &str, holds: impl FnMut() -> bool) {
-    within(Duration::from_secs(60), what, holds);
-}
-
-/// Waits until something holds.
-///
-/// # Panics
-/// When it does not come to hold in time.
-pub fn within(limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + limit;
-    while !holds() {
-        assert!(
-            Instant::now() < deadline,
-            "not within {} s: {what}",
-            limit.as_secs()
-        );
-        std::thread::park_timeout(Duration::from_millis(100));
-    }
 }
