@@ -50,3 +50,38 @@ pub(crate) fn unanswered(why: &str) {
     });
     assert!(waits || std::thread::panicking(), "{why}");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_without_an_answer_does_not_count() {
+        let mut looks = 0;
+        eventually("all is answered", || {
+            looks += 1;
+            // A wait within the look keeps its troubles to itself.
+            eventually("something else", || true);
+            if looks < 3 {
+                unanswered("no answer");
+            }
+            true
+        });
+        assert_eq!(looks, 3);
+    }
+
+    #[test]
+    #[should_panic(expected = "not within 0 s: it\nno answer")]
+    fn the_deadline_says_what_went_wrong() {
+        within(Duration::ZERO, "it", || {
+            unanswered("no answer");
+            true
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "no answer")]
+    fn who_does_not_wait_is_stopped() {
+        unanswered("no answer");
+    }
+}
