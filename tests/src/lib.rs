@@ -9,13 +9,25 @@
 pub mod agents;
 
 pub mod pages;
+mod process;
+mod waiting;
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+pub use process::HubProcess;
+pub use waiting::{eventually, within};
 
 /// At rest is who has written nothing for so long.
 const QUIET: Duration = Duration::from_secs(4);
+
+/// What kubectl says of what is not there, as opposed to what it can't tell.
+const NOTHING_THERE: [&str; 3] = [
+    "(NotFound)",
+    "the server doesn't have a resource type",
+    "array index out of bounds",
+];
 
 /// The repository.
 #[must_use]
@@ -31,93 +43,6 @@ pub struct Fleet {
     dir: PathBuf,
     kubectl: PathBuf,
     hub: Option<HubProcess>,
-}
-
-/// A hub process; killed when dropped.
-pub struct HubProcess {
-    child: Child,
-    port: u16,
-}
-
-impl HubProcess {
-    /// Fetches a page of this process.
-    ///
-    /// # Errors
-    /// When it does not answer.
-    pub fn http(&self, path: &str) -> std::io::Result<String> {
-        use std::io::{Read, Write};
-        let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        )?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
-        let body = text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
-        Ok(body.unwrap_or_default())
-    }
-
-    /// Whether it has read what it needs.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        self.http("/readyz").is_ok_and(|text| text == "ok")
-    }
-
-    /// Whether it leads.
-    #[must_use]
-    pub fn leads(&self) -> bool {
-        let metrics = self.http("/metrics").unwrap_or_default();
-        metrics.lines().any(|line| line == "windlass_leader 1")
-    }
-
-    /// Mutating requests that it has sent so far, as metric lines. The lease is left out: as heartbeats it
-    /// is renewed for ever. So are events: they are news of what has been written, and come a little later.
-    #[must_use]
-    pub fn writes(&self) -> Vec<String> {
-        let text = self.http("/metrics").unwrap_or_default();
-        text.lines()
-            .filter(|line| line.starts_with("windlass_api_requests_total"))
-            .filter(|line| {
-                !["get", "list", "watch"]
-                    .iter()
-                    .any(|verb| line.contains(&format!("verb=\"{verb}\"")))
-            })
-            .filter(|line| {
-                !["leases", "events"]
-                    .iter()
-                    .any(|r| line.contains(&format!("resource=\"{r}\"")))
-            })
-            .map(str::to_owned)
-            .collect()
-    }
-
-    /// Sends a signal: `TERM`, `STOP`, `CONT`, `KILL`.
-    ///
-    /// # Panics
-    /// When it can't be sent.
-    pub fn signal(&self, signal: &str) {
-        let status = Command::new("kill")
-            .args([format!("-{signal}"), self.child.id().to_string()])
-            .status();
-        assert!(status.expect("kill runs").success(), "kill -{signal}");
-    }
-
-    /// How it has ended; none while it runs.
-    ///
-    /// # Panics
-    /// When that can't be told.
-    pub fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().expect("it is our child")
-    }
-}
-
-impl Drop for HubProcess {
-    fn drop(&mut self) {
-        // One that has ended already is as wanted.
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
 }
 
 impl Fleet {
@@ -231,12 +156,16 @@ impl Fleet {
         args: &str,
         input: Option<&str>,
     ) -> Result<String, String> {
+        run(self.command(name, args), input)
+    }
+
+    fn command(&self, name: &str, args: &str) -> Command {
         let mut command = Command::new(&self.kubectl);
         command
             .arg("--kubeconfig")
             .arg(self.kubeconfig(name))
             .args(args.split_whitespace());
-        run(command, input)
+        command
     }
 
     /// As [`Self::try_kubectl`], when it has to succeed.
@@ -480,11 +409,21 @@ impl Fleet {
         seen.0
     }
 
-    /// A JSONPath of an object, empty when there is none.
+    /// A JSONPath of an object, empty when there is no such object, kind or entry. Who waits and gets no answer
+    /// asks again.
+    ///
+    /// # Panics
+    /// When there is no answer, and nobody waits for one.
     #[must_use]
     pub fn get(&self, name: &str, what: &str, path: &str) -> String {
-        self.try_kubectl(name, &format!("get {what} -o jsonpath={path}"), None)
-            .unwrap_or_default()
+        let mut command = self.command(name, &format!("get {what}"));
+        command.arg("-o").arg(format!("jsonpath={path}"));
+        run(command, None).unwrap_or_else(|error| {
+            if !NOTHING_THERE.iter().any(|words| error.contains(words)) {
+                waiting::unanswered(&format!("kubectl get {what} on {name}: {error}"));
+            }
+            String::new()
+        })
     }
 
     /// Stops or starts an API server of the fleet.
@@ -572,28 +511,4 @@ pub fn condition(fleet: &Fleet, placement: &str, type_: &str, field: &str) -> St
     let path =
         format!("{{.status.conditions[?(@.type==\"ClusterResourcePlacement{type_}\")].{field}}}");
     fleet.get("hub", &format!("crp {placement}"), &path)
-}
-
-/// Waits until something holds, for a minute at most.
-///
-/// # Panics
-/// When it does not come to hold.
-pub fn eventually(what: &str, holds: impl FnMut() -> bool) {
-    within(Duration::from_secs(60), what, holds);
-}
-
-/// Waits until something holds.
-///
-/// # Panics
-/// When it does not come to hold in time.
-pub fn within(limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + limit;
-    while !holds() {
-        assert!(
-            Instant::now() < deadline,
-            "not within {} s: {what}",
-            limit.as_secs()
-        );
-        std::thread::park_timeout(Duration::from_millis(100));
-    }
 }

@@ -509,11 +509,8 @@ impl Report<'_> {
         );
     }
 
-    fn outcome(&mut self, outcome: &Outcome) {
-        if let Some(unsupported) = &outcome.unsupported {
-            self.sync_failed(unsupported.clone());
-            return;
-        }
+    /// The cluster has what the spec asks for; what comes of it is said elsewhere.
+    fn told(&mut self) {
         self.begun();
         self.condition(
             Stage::WorkSynchronized,
@@ -521,10 +518,18 @@ impl Report<'_> {
             BindingReason::AllWorkSynced,
             "The cluster has been told of the snapshot",
         );
-        let told = report::binding_conditions(outcome);
-        let failed = told.failed_placements(self.previous_failures(), self.now);
+    }
+
+    fn outcome(&mut self, outcome: &Outcome) {
+        if let Some(unsupported) = &outcome.unsupported {
+            self.sync_failed(unsupported.clone());
+            return;
+        }
+        self.told();
+        let reported = report::binding_conditions(outcome);
+        let failed = reported.failed_placements(self.previous_failures(), self.now);
         self.status.failed_placements = (!failed.is_empty()).then_some(failed);
-        for (stage, status, reason, message) in told.conditions {
+        for (stage, status, reason, message) in reported.conditions {
             self.condition(stage, status, reason, message);
         }
     }

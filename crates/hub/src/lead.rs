@@ -13,7 +13,7 @@ use windlass_cluster::{Gate, clock};
 use crate::run::FIELD_MANAGER;
 
 /// Name of the hub's lease.
-pub const LEASE: &str = "windlass-hub";
+const LEASE: &str = "windlass-hub";
 /// How long writes that are under way may take once the process is to end.
 const DRAIN: Duration = Duration::from_secs(1);
 /// How long giving the lease back may take.

@@ -31,7 +31,7 @@ pub const BY_NAME: &str = "name";
 /// Index of bindings: their cluster.
 pub const BY_CLUSTER: &str = "cluster";
 /// Index of bindings by what [`target`] makes of placement and cluster: at most a few under each.
-pub const BY_TARGET: &str = "target";
+const BY_TARGET: &str = "target";
 /// Index of bindings: the override snapshots that they name.
 pub const BY_OVERRIDE: &str = "override";
 

@@ -128,12 +128,6 @@ impl Amount {
     }
 }
 
-/// How many of `total` a field asks for, a percentage rounded up; none if it can't be read.
-#[must_use]
-pub fn scaled_int_or_percent(field: &IntOrString, total: u32) -> Option<u32> {
-    Amount::read(field).map(|amount| amount.of_total(total))
-}
-
 /// Who rolls out; the hub unless the placement says otherwise.
 #[must_use]
 pub fn rollout_type(strategy: Option<&RolloutStrategy>) -> RolloutStrategyType {
@@ -178,7 +172,7 @@ mod tests {
         ];
         for (field, total, expected) in rows {
             assert_eq!(
-                scaled_int_or_percent(&field, total),
+                Amount::read(&field).map(|amount| amount.of_total(total)),
                 expected,
                 "{field:?} of {total}"
             );

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 use serde_json::json;
-use windlass_api::conditions::{BindingReason, Stage, Status};
 use windlass_api::names;
 use windlass_api::placement::ApplyStrategyType;
 use windlass_api::scoped::Binding;
@@ -137,13 +136,7 @@ impl Report<'_> {
         if let Some(before) = &self.binding.status {
             reading.keep_times(before);
         }
-        self.begun();
-        self.condition(
-            Stage::WorkSynchronized,
-            Status::True,
-            BindingReason::AllWorkSynced,
-            "The cluster has been told of the snapshot",
-        );
+        self.told();
         let some = |empty: bool| (!empty).then_some(());
         self.status.failed_placements = some(reading.failed.is_empty()).map(|()| reading.failed);
         self.status.drifted_placements = some(reading.drifted.is_empty()).map(|()| reading.drifted);

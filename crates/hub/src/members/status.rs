@@ -12,7 +12,7 @@ use windlass_api::member::{
     AgentStatus, Leaving, MemberCluster, MemberClusterStatus, PropertyValue, ResourceUsage,
 };
 use windlass_api::{Condition, Time};
-use windlass_status::conditions::{NewCondition, find, set, status};
+use windlass_status::conditions::{NewCondition, find, set};
 
 use super::usage::Usage;
 
@@ -400,17 +400,6 @@ pub fn is_leaving(cluster: &MemberCluster) -> Option<Leaving> {
     Leaving::of(&find(list, "Joined")?.reason)
 }
 
-/// Whether a cluster's last report says that it is healthy.
-#[must_use]
-pub fn is_healthy(cluster: &MemberCluster) -> bool {
-    let list = cluster
-        .status
-        .as_ref()
-        .and_then(|s| s.conditions.as_deref())
-        .unwrap_or_default();
-    find(list, "Healthy").is_some_and(|condition| status(condition) == Status::True)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -437,6 +426,11 @@ mod tests {
             }),
             heartbeat_every: Duration::from_secs(60),
         }
+    }
+
+    fn is_healthy(cluster: &MemberCluster) -> bool {
+        let list = cluster.status.as_ref().and_then(|s| s.conditions.as_ref());
+        find(list.unwrap(), "Healthy").is_some_and(|healthy| healthy.status == "True")
     }
 
     fn cluster(status: Option<MemberClusterStatus>) -> MemberCluster {

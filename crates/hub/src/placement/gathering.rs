@@ -10,7 +10,7 @@ use std::time::Duration;
 use windlass_cluster::clock::Instant;
 
 /// Shortest time between two snapshots.
-pub const SHORTEST: Duration = Duration::from_millis(200);
+const SHORTEST: Duration = Duration::from_millis(200);
 /// Longest time for which changes are gathered.
 pub const LONGEST: Duration = Duration::from_secs(10);
 

@@ -376,10 +376,7 @@ impl<'a> Pass<'a> {
         kinds: &[KnownKind],
         whole: &BTreeMap<String, Term>,
     ) -> Result<(), SelectError> {
-        let offered: HashSet<_> = kinds
-            .iter()
-            .map(|known| (known.resource.group.as_str(), known.resource.kind.as_str()))
-            .collect();
+        let offered = groups_and_kinds(kinds);
         let mut forgotten = BTreeMap::new();
         for id in self.remembered {
             let group = id.group.as_deref().unwrap_or_default();
@@ -437,10 +434,7 @@ impl<'a> Pass<'a> {
         kinds: &[KnownKind],
         whole: &BTreeMap<String, Term>,
     ) -> Result<(), SelectError> {
-        let offered: HashSet<_> = kinds
-            .iter()
-            .map(|known| (&known.resource.group, &known.resource.kind))
-            .collect();
+        let offered = groups_and_kinds(kinds);
         let mut vanished = BTreeSet::new();
         for (kind, resource, cache) in self.inner.watches.used_by(self.placement) {
             let there = || {
@@ -455,7 +449,7 @@ impl<'a> Pass<'a> {
                 matches!(cache.failure(), Some(ApiError::NotFound(_)))
                     && defined.is_none_or(|crds| crds.get(&crd).is_none())
             };
-            if !offered.contains(&(&kind.group, &kind.kind)) && there() && !gone() {
+            if !offered.contains(&(kind.group.as_str(), kind.kind.as_str())) && there() && !gone() {
                 vanished.insert(text(&kind));
             }
         }
@@ -537,6 +531,14 @@ impl<'a> Pass<'a> {
 fn kind_of(known: &KnownKind) -> GroupVersionKind {
     let resource = &known.resource;
     GroupVersionKind::gvk(&resource.group, &resource.version, &resource.kind)
+}
+
+/// Kinds in whatever version.
+fn groups_and_kinds(kinds: &[KnownKind]) -> HashSet<(&str, &str)> {
+    let resources = kinds.iter().map(|known| &known.resource);
+    resources
+        .map(|resource| (resource.group.as_str(), resource.kind.as_str()))
+        .collect()
 }
 
 fn service_kind() -> GroupVersionKind {

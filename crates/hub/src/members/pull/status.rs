@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use windlass_api::Time;
 use windlass_api::conditions::Status;
 use windlass_api::member::{AgentStatus, MemberCluster, MemberClusterStatus, ResourceUsage};
 use windlass_api::pull::InternalMemberClusterStatus;
+use windlass_api::{Condition, Time};
 use windlass_status::conditions::{NewCondition, find, is_true, set, status};
 
 use crate::members::status::MEMBER_AGENT;
@@ -218,14 +218,8 @@ fn agents(
             .and_then(|old| old.conditions.as_deref())
             .unwrap_or_default();
         let conditions = agent.conditions.iter().flatten().map(|condition| {
-            let new = NewCondition {
-                type_: &condition.type_,
-                status: status(condition),
-                reason: &condition.reason,
-                message: condition.message.clone(),
-                observed_generation: generation,
-            };
-            new.build_since(before, condition.last_transition_time.0, now)
+            let since = condition.last_transition_time.0;
+            taken_over(condition, generation).build_since(before, since, now)
         });
         AgentStatus {
             type_: agent.type_.clone(),
@@ -251,14 +245,18 @@ fn provider_conditions(
         if OWN.contains(&condition.type_.as_str()) {
             continue;
         }
-        let new = NewCondition {
-            type_: &condition.type_,
-            status: status(condition),
-            reason: &condition.reason,
-            message: condition.message.clone(),
-            observed_generation: generation,
-        };
-        set(list, new, now);
+        set(list, taken_over(condition, generation), now);
+    }
+}
+
+/// A reported condition, about the MemberCluster's generation.
+fn taken_over(condition: &Condition, generation: Option<i64>) -> NewCondition<'_> {
+    NewCondition {
+        type_: &condition.type_,
+        status: status(condition),
+        reason: &condition.reason,
+        message: condition.message.clone(),
+        observed_generation: generation,
     }
 }
 
