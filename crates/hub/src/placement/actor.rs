@@ -19,7 +19,7 @@ use windlass_scheduler::Schedule;
 use windlass_status::conditions::NewCondition;
 
 use super::accessible::trouble;
-use super::bindings::BindingPlan;
+use super::bindings::{self, BindingPlan};
 use super::gathering::Gathering;
 use super::plan::{self, PlacementPlan, PlacementView};
 use super::policy::PolicyPlan;
@@ -128,47 +128,71 @@ impl Actor {
             return self.delete(&placement).await;
         }
         let placement = self.ensure_finalizer(placement).await?;
-        if let Some(message) = trouble(&placement, self.copied_to(&placement).as_deref()) {
-            let again = self
-                .stand(&placement, Scheduling::InvalidSelectors(&message))
-                .await?;
-            return Ok(again.map_or(Next::Event, Next::After));
-        }
-        let selection = match self
-            .resources
-            .select(
-                key,
-                &placement.spec.resource_selectors,
-                selected_before(&placement),
-            )
-            .await
-        {
+        let selection = match self.select(&placement).await {
             Ok(selection) => selection,
-            Err(SelectError::Pending(what)) => {
-                tracing::debug!(what, "selection waits for a watch");
-                return Ok(Next::Event);
-            }
-            Err(SelectError::User(message)) => {
-                let again = self
-                    .stand(&placement, Scheduling::InvalidSelectors(&message))
-                    .await?;
-                return Ok(again.map_or(Next::Event, Next::After));
-            }
-            Err(SelectError::Api { message, retry }) => {
-                self.stand(&placement, Scheduling::Undecided(&message))
-                    .await?;
-                return Ok(Next::Backoff((!retry).then_some(REFUSED_AGAIN)));
+            Err(error) => {
+                self.let_leave(key).await?;
+                return self.unselected(&placement, error).await;
             }
         };
         match self.place(&placement, &selection).await {
             // Somebody has to act: what runs stays, and the status says what is refused.
             Err(ApiError::Rejected(message)) => {
+                self.let_leave(key).await?;
                 self.stand(&placement, Scheduling::Undecided(&message))
                     .await?;
                 Ok(Next::Backoff(Some(REFUSED_AGAIN)))
             }
             other => other,
         }
+    }
+
+    /// What the placement selects, if its selectors can be acted on at all.
+    async fn select(&self, placement: &Placement) -> Result<Selection, SelectError> {
+        if let Some(message) = trouble(placement, self.copied_to(placement).as_deref()) {
+            return Err(SelectError::User(message));
+        }
+        let selectors = &placement.spec.resource_selectors;
+        self.resources
+            .select(
+                &ObjectKey::of(placement),
+                selectors,
+                selected_before(placement),
+            )
+            .await
+    }
+
+    /// What runs stays, and the status says why nothing can be decided.
+    async fn unselected(
+        &self,
+        placement: &Placement,
+        error: SelectError,
+    ) -> Result<Next, ApiError> {
+        match error {
+            SelectError::Pending(what) => {
+                tracing::debug!(what, "selection waits for a watch");
+                Ok(Next::Event)
+            }
+            SelectError::User(message) => {
+                let again = self
+                    .stand(placement, Scheduling::InvalidSelectors(&message))
+                    .await?;
+                Ok(again.map_or(Next::Event, Next::After))
+            }
+            SelectError::Api { message, retry } => {
+                self.stand(placement, Scheduling::Undecided(&message))
+                    .await?;
+                Ok(Next::Backoff((!retry).then_some(REFUSED_AGAIN)))
+            }
+        }
+    }
+
+    /// Asks the bindings of leaving clusters to go, though nothing else is decided for the placement: else
+    /// whoever may edit it could keep a cluster from leaving.
+    async fn let_leave(&self, placement: &ObjectKey) -> Result<(), ApiError> {
+        let members = bindings::staying(&self.world.clusters.list());
+        let leaving = bindings::of_leaving(&self.world.bindings_of(placement), &members);
+        self.delete_bindings(&leaving).await
     }
 
     /// A placement that is gone though bindings are left: somebody took its finalizer off. What it placed

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use windlass_api::binding::{BindingSpec, BindingState};
+use windlass_api::member::MemberCluster;
 use windlass_api::placement::{
     ApplyStrategy, PlacementPolicy, RolloutStrategy, RolloutStrategyType,
 };
@@ -68,6 +69,33 @@ pub struct BindingPlan {
     pub held: BTreeSet<String>,
     /// When to look again though nothing is heard.
     pub wake_at: Option<Timestamp>,
+}
+
+/// Names of the clusters that are there and don't leave.
+#[must_use]
+pub fn staying(clusters: &[Arc<MemberCluster>]) -> BTreeSet<String> {
+    let stays = |cluster: &&Arc<MemberCluster>| cluster.metadata.deletion_timestamp.is_none();
+    clusters
+        .iter()
+        .filter(stays)
+        .map(|cluster| cluster.name_any())
+        .collect()
+}
+
+/// Bindings that are still to be asked to go since their cluster leaves or is gone: that follows from the
+/// clusters alone, so they go also while nothing can be decided for their placement.
+#[must_use]
+pub fn of_leaving(existing: &[Arc<Binding>], members: &BTreeSet<String>) -> Vec<Arc<Binding>> {
+    existing
+        .iter()
+        .filter(|binding| binding.metadata.deletion_timestamp.is_none())
+        .filter(|binding| leaves(binding, members))
+        .cloned()
+        .collect()
+}
+
+fn leaves(binding: &Binding, members: &BTreeSet<String>) -> bool {
+    !members.contains(&binding.spec.target_cluster)
 }
 
 /// Digest of what a binding asks for; none when its snapshot is gone or incomplete.
@@ -184,7 +212,7 @@ fn existing(
         removal::note(&mut next, inputs.strategy);
         match decisions.get(live.spec.target_cluster.as_str()) {
             Some(decision) => keep(inputs, &mut next, decision),
-            None if !inputs.members.contains(&live.spec.target_cluster) => gone = true,
+            None if leaves(live, inputs.members) => gone = true,
             None => unschedule(&mut next),
         }
     }

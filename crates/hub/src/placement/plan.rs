@@ -81,12 +81,7 @@ pub fn plan(view: &PlacementView<'_>, now: Timestamp) -> PlacementPlan {
         history_limit,
     });
     let schedule = schedule_on(view, &policy.latest, now);
-    let members = view
-        .clusters
-        .iter()
-        .filter(|cluster| cluster.metadata.deletion_timestamp.is_none())
-        .map(|cluster| cluster.name_any())
-        .collect();
+    let members = bindings::staying(view.clusters);
     let bindings = bindings::plan(
         &BindingInputs {
             placement: &key,
