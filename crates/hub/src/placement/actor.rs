@@ -55,7 +55,7 @@ pub struct Actor {
     pub(super) writer: Writer,
     pub(super) contents: Contents,
     resources: Resources,
-    members: Members,
+    pub(super) members: Members,
     pub(super) external_unset: ExternalUnset,
     pub(super) filter: Arc<ApiFilter>,
     pub(super) memory: Arc<DashMap<ObjectKey, Memory>>,
@@ -139,9 +139,10 @@ impl Actor {
             // Somebody has to act: what runs stays, and the status says what is refused.
             Err(ApiError::Rejected(message)) => {
                 self.let_leave(key).await?;
-                self.stand(&placement, Scheduling::Undecided(&message))
+                let again = self
+                    .stand(&placement, Scheduling::Undecided(&message))
                     .await?;
-                Ok(Next::Backoff(Some(REFUSED_AGAIN)))
+                Ok(again.map_or(Next::Backoff(Some(REFUSED_AGAIN)), Next::After))
             }
             other => other,
         }
@@ -180,9 +181,11 @@ impl Actor {
                 Ok(again.map_or(Next::Event, Next::After))
             }
             SelectError::Api { message, retry } => {
-                self.stand(placement, Scheduling::Undecided(&message))
+                let again = self
+                    .stand(placement, Scheduling::Undecided(&message))
                     .await?;
-                Ok(Next::Backoff((!retry).then_some(REFUSED_AGAIN)))
+                let later = Next::Backoff((!retry).then_some(REFUSED_AGAIN));
+                Ok(again.map_or(later, Next::After))
             }
         }
     }
@@ -251,7 +254,7 @@ impl Actor {
         let mut overrides = self
             .overrides(
                 &key,
-                selection,
+                &selection.manifests,
                 stands.as_deref().filter(|_| wait.is_some()),
             )
             .await?;
@@ -270,7 +273,9 @@ impl Actor {
             match (self.write_snapshots(snapshots).await, stands.take()) {
                 // What is too large to be stored does not keep the policy from counting.
                 (Err(ApiError::Rejected(why)), Some(earlier)) => {
-                    overrides = self.overrides(&key, selection, Some(&earlier)).await?;
+                    overrides = self
+                        .overrides(&key, &selection.manifests, Some(&earlier))
+                        .await?;
                     plan = self.plan(placement, selection, true, &overrides, &unreachable, now);
                     wait = Some(REFUSED_AGAIN);
                     refused = Some(why);

@@ -318,7 +318,7 @@ fn rollout_binding<'a>(
     // What the binding in the API server asks for, too: the scheduler's decision changes nothing of that.
     let current = digest(&binding.next);
     let mut target = binding.next.clone();
-    retarget(inputs, apply, &mut target);
+    retarget(inputs.latest, inputs.overrides, apply, &mut target);
     let same_content = current.is_some() && current == digest(&target);
     let same_leave = leave::given(&binding.next) == leave::given(&target);
     let same_snapshot = spec.resource_snapshot_name == inputs.latest.name;
@@ -354,17 +354,50 @@ fn rollout_binding<'a>(
     }
 }
 
-fn retarget(inputs: &BindingInputs<'_>, apply: &ApplyStrategy, binding: &mut Binding) {
-    binding
-        .spec
-        .resource_snapshot_name
-        .clone_from(&inputs.latest.name);
+fn retarget(
+    latest: &LatestSnapshot,
+    overrides: &Resolved,
+    apply: &ApplyStrategy,
+    binding: &mut Binding,
+) {
+    binding.spec.resource_snapshot_name.clone_from(&latest.name);
     binding.spec.apply_strategy = Some(apply.clone());
     binding.spec.state = BindingState::Bound;
-    let lists = inputs.overrides.lists(&binding.spec.target_cluster);
+    let lists = overrides.lists(&binding.spec.target_cluster);
     lists.set(&mut binding.spec);
-    let effect = inputs.overrides.effect(&binding.spec);
+    let effect = overrides.effect(&binding.spec);
     leave::give(binding, effect);
+}
+
+/// Names of the bindings that are on the latest snapshot, and have yet to get what else a rollout brings:
+/// overrides and, unless the strategy in force is not known, the way to apply.
+#[must_use]
+pub fn behind(
+    existing: &[Arc<Binding>],
+    latest: &LatestSnapshot,
+    overrides: &Resolved,
+    strategy: Option<Option<&RolloutStrategy>>,
+) -> BTreeSet<String> {
+    let wanted = strategy.map(apply_strategy);
+    existing
+        .iter()
+        .filter(|live| live.spec.resource_snapshot_name == latest.name)
+        .filter(|live| {
+            let spec = &live.spec;
+            let apply = wanted.as_ref().or(spec.apply_strategy.as_ref());
+            let mut target = Binding::clone(live);
+            retarget(
+                latest,
+                overrides,
+                &apply.cloned().unwrap_or_default(),
+                &mut target,
+            );
+            Lists::of(spec) != Lists::of(&target.spec)
+                || leave::given(live) != leave::given(&target)
+                || wanted.is_some() && spec.apply_strategy != target.spec.apply_strategy
+        })
+        .map(|live| live.name_any())
+        .collect()
 }
 
 fn apply_rolling(inputs: &BindingInputs<'_>, wanted: &mut [Wanted], rolling: &RollingPlan) {
@@ -374,7 +407,7 @@ fn apply_rolling(inputs: &BindingInputs<'_>, wanted: &mut [Wanted], rolling: &Ro
     for binding in wanted {
         let name = binding.next.name_any();
         if moving.contains(&name) {
-            retarget(inputs, &apply, &mut binding.next);
+            retarget(inputs.latest, inputs.overrides, &apply, &mut binding.next);
         } else if removed.contains(&name) {
             binding.gone = true;
         }

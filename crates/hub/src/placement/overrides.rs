@@ -1,13 +1,15 @@
 //! What overrides mean to a placement.
 
+use std::sync::Arc;
+
 use windlass_cluster::{ApiError, ObjectKey};
+use windlass_member::manifest::Manifest;
 
 use super::actor::Actor;
 use crate::overrides::resolve::Resolved;
-use crate::select::Selection;
 
 impl Actor {
-    /// Overrides count by what the latest snapshot holds: the selection, unless that is still to be
+    /// Overrides count by what the latest snapshot holds: what is selected, unless that is still to be
     /// gathered into one after `earlier`.
     ///
     /// # Errors
@@ -15,7 +17,7 @@ impl Actor {
     pub(super) async fn overrides(
         &self,
         placement: &ObjectKey,
-        selection: &Selection,
+        selected: &[Arc<Manifest>],
         earlier: Option<&str>,
     ) -> Result<Resolved, ApiError> {
         let overrides = &self.world.overrides;
@@ -30,7 +32,7 @@ impl Actor {
         };
         let manifests = content
             .as_deref()
-            .map_or(&selection.manifests[..], |content| &content.manifests);
+            .map_or(selected, |content| &content.manifests);
         let objects = if overrides.any_for(placement) {
             windlass_render::placed(manifests.iter().map(|manifest| &manifest.object))
         } else {

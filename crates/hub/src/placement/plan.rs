@@ -130,13 +130,8 @@ fn content(
     });
     if view.snapshot_waits
         && !plan.create.is_empty()
-        && let Some((index, group)) = view.groups.latest()
+        && let Some(latest) = view.groups.newest()
     {
-        let latest = LatestSnapshot {
-            name: group.name().unwrap_or_default(),
-            index,
-            hash: group.hash().unwrap_or_default().to_owned(),
-        };
         return (None, latest);
     }
     let latest = plan.latest.clone();
