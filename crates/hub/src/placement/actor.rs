@@ -30,7 +30,7 @@ use crate::members::Members;
 use crate::overrides::resolve::Resolved;
 use crate::scoped::api_in;
 use crate::select::rules::ApiFilter;
-use crate::select::{Resources, SelectError, Selection};
+use crate::select::{Known, Resources, SelectError, Selection};
 use crate::worker::{Next, work};
 use crate::world::{BY_PLACEMENT, World};
 
@@ -128,14 +128,16 @@ impl Actor {
             return self.delete(&placement).await;
         }
         let placement = self.ensure_finalizer(placement).await?;
-        let selection = match self.select(&placement).await {
+        let known = self.select(&placement).await;
+        let wait = known.wait();
+        let selection = match known.outcome {
             Ok(selection) => selection,
             Err(error) => {
                 self.let_leave(key).await?;
-                return self.unselected(&placement, error).await;
+                return self.unselected(&placement, error, wait).await;
             }
         };
-        match self.place(&placement, &selection).await {
+        match self.place(&placement, &selection, wait).await {
             // Somebody has to act: what runs stays, and the status says what is refused.
             Err(ApiError::Rejected(message)) => {
                 self.let_leave(key).await?;
@@ -149,13 +151,16 @@ impl Actor {
     }
 
     /// What the placement selects, if its selectors can be acted on at all.
-    async fn select(&self, placement: &Placement) -> Result<Selection, SelectError> {
+    async fn select(&self, placement: &Placement) -> Known {
         if let Some(message) = trouble(placement, self.copied_to(placement).as_deref()) {
-            return Err(SelectError::User(message));
+            return Known {
+                outcome: Err(SelectError::User(message)),
+                again: None,
+            };
         }
         let selectors = &placement.spec.resource_selectors;
         self.resources
-            .select(
+            .selected(
                 &ObjectKey::of(placement),
                 selectors,
                 selected_before(placement),
@@ -163,31 +168,25 @@ impl Actor {
             .await
     }
 
-    /// What runs stays, and the status says why nothing can be decided.
+    /// What runs stays, and the status says why nothing can be decided. `wait`: how long until that is
+    /// looked at again.
     async fn unselected(
         &self,
         placement: &Placement,
         error: SelectError,
+        wait: Option<Duration>,
     ) -> Result<Next, ApiError> {
-        match error {
+        let scheduling = match &error {
             SelectError::Pending(what) => {
                 tracing::debug!(what, "selection waits for a watch");
-                Ok(Next::Event)
+                return Ok(Next::Event);
             }
-            SelectError::User(message) => {
-                let again = self
-                    .stand(placement, Scheduling::InvalidSelectors(&message))
-                    .await?;
-                Ok(again.map_or(Next::Event, Next::After))
-            }
-            SelectError::Api { message, retry } => {
-                let again = self
-                    .stand(placement, Scheduling::Undecided(&message))
-                    .await?;
-                let later = Next::Backoff((!retry).then_some(REFUSED_AGAIN));
-                Ok(again.map_or(later, Next::After))
-            }
-        }
+            SelectError::User(message) => Scheduling::InvalidSelectors(message),
+            SelectError::Api { message, .. } => Scheduling::Undecided(message),
+        };
+        let hold = self.stand(placement, scheduling).await?;
+        let again = wait.into_iter().chain(hold).min();
+        Ok(again.map_or(Next::Event, Next::After))
     }
 
     /// Asks the bindings of leaving clusters to go, though nothing else is decided for the placement: else
@@ -240,7 +239,13 @@ impl Actor {
         Ok(Arc::new(live))
     }
 
-    async fn place(&self, placement: &Placement, selection: &Selection) -> Result<Next, ApiError> {
+    /// `again`: how long until the selection is looked at again though nothing is heard.
+    async fn place(
+        &self,
+        placement: &Placement,
+        selection: &Selection,
+        again: Option<Duration>,
+    ) -> Result<Next, ApiError> {
         let key = ObjectKey::of(placement);
         let now = clock::now();
         let unreachable = self.members.unreachable();
@@ -338,7 +343,7 @@ impl Actor {
         Ok(timers
             .chain(wait)
             .chain(hold)
-            .chain(selection.again)
+            .chain(again)
             .min()
             .map_or(Next::Event, Next::After))
     }

@@ -2,6 +2,7 @@
 
 mod changes;
 mod confined;
+mod kept;
 mod outages;
 mod server;
 
