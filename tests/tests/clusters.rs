@@ -89,6 +89,7 @@ fn clusters_change_leave_and_come_back() {
     a_token_that_is_not_accepted_is_told_and_mended(&fleet);
     a_token_is_renewed_when_it_is_due(&fleet);
     a_kubeconfig_that_reaches_outside_is_refused(&fleet);
+    a_placement_can_not_decide_any_more(&fleet);
     a_purged_cluster_keeps_what_was_there_before(&fleet);
     a_cluster_that_left_comes_back(&fleet);
     a_cluster_that_is_still_leaving_is_waited_for(&fleet);
@@ -303,6 +304,31 @@ fn nothing_of_the_hubs(fleet: &Fleet, member: &str) {
     );
 }
 
+/// Somebody breaks its selectors: what runs stays. Clusters leave all the same from here on, with what they
+/// have of it.
+fn a_placement_can_not_decide_any_more(fleet: &Fleet) {
+    let stuck = "{apiVersion: v1, kind: Namespace, metadata: {name: stuck}}";
+    fleet.apply("hub", stuck);
+    fleet.apply("hub", &placement("stuck"));
+    eventually("it is placed", || is_on(fleet, "stuck", &MEMBERS));
+    let broken = "{group: '', version: v1, kind: Namespace, name: stuck}, {group: example.com, version: v1, kind: Nothing, name: x}";
+    let whole = "{group: '', version: v1, kind: Namespace, name: stuck}";
+    fleet.apply("hub", &placement("stuck").replace(whole, broken));
+    eventually("its status says so", || {
+        stuck_condition(fleet, "Scheduled", "status") == "False"
+    });
+    assert_eq!(
+        fleet.get("member-1", "ns stuck", "{.status.phase}"),
+        "Active"
+    );
+}
+
+fn stuck_condition(fleet: &Fleet, type_: &str, field: &str) -> String {
+    let path =
+        format!("{{.status.conditions[?(@.type==\"ClusterResourcePlacement{type_}\")].{field}}}");
+    fleet.get("hub", "crp stuck", &path)
+}
+
 fn a_purged_cluster_keeps_what_was_there_before(fleet: &Fleet) {
     fleet.kubectl("member-1", "create cm foreign -n app");
     let said = fleet.leave("member-1", &["--purge", "--timeout", "8"]);
@@ -329,11 +355,21 @@ fn a_purged_cluster_keeps_what_was_there_before(fleet: &Fleet) {
         fleet.get("member-1", "cm theirs -n old", "{.data.a}"),
         "hub"
     );
+    assert_eq!(fleet.get("member-1", "ns stuck", "{.metadata.name}"), "");
     nothing_of_the_hubs(fleet, "member-1");
     for name in ["app", "old"] {
         eventually("the placement is on the others", || {
             is_on(fleet, name, &MEMBERS[1..])
         });
+    }
+    let entries = "{.status.placementStatuses[*].clusterName}";
+    eventually("what can't decide tells of the others, too", || {
+        fleet.get("hub", "crp stuck", entries) == MEMBERS[1..].join(" ")
+    });
+    for (type_, status, generation) in [("Scheduled", "False", "2"), ("Available", "True", "1")] {
+        assert_eq!(stuck_condition(fleet, type_, "status"), status);
+        let told = stuck_condition(fleet, type_, "observedGeneration");
+        assert_eq!(told, generation, "{type_}");
     }
 }
 

@@ -100,6 +100,7 @@ fn a_fleet_seen_from_outside() {
     };
     a_failure_is_seen_and_vanishes(&fleet, &metrics);
     quiet_makes_no_news(&fleet);
+    a_report_has_nothing_selected_again(&fleet, &metrics);
     a_change_is_followed_to_its_end(&fleet, &metrics);
     a_lost_cluster_is_news(&fleet, &metrics);
     series_go_with_their_objects(&fleet, &metrics);
@@ -196,6 +197,31 @@ fn quiet_makes_no_news(fleet: &Fleet) {
     // Quiet is what is looked for, so nothing can be waited for.
     std::thread::park_timeout(Duration::from_secs(5));
     assert_eq!(count(fleet), before, "{news:#?}\n{:#?}", events(fleet));
+}
+
+/// It has the placement looked at, but what that selects is not looked up for it. For half a minute after the
+/// start the hub does so of itself, for kinds that may still come.
+fn a_report_has_nothing_selected_again(fleet: &Fleet, metrics: &Metrics<'_>) {
+    let names = fleet.get("hub", "crb", "{.items[*].metadata.name}");
+    let name = names.split(' ').next().unwrap();
+    let count = |name: &str, labels: &[&str]| metrics.value(name, labels).unwrap();
+    let selections = || count("windlass_selections_total", &[]);
+    let looks = || {
+        let name = "windlass_reconcile_duration_seconds_count";
+        count(name, &["actor=\"placement\""])
+    };
+    let mut number = 0;
+    eventually("a report comes without a selection", || {
+        number += 1;
+        let before = (selections(), looks());
+        let patch = format!(
+            "patch crb {name} --subresource=status --type json -p \
+             [{{\"op\":\"replace\",\"path\":\"/status/conditions/0/message\",\"value\":\"m{number}\"}}]"
+        );
+        fleet.kubectl("hub", &patch);
+        eventually("the placement is looked at", || looks() > before.1);
+        selections() == before.0
+    });
 }
 
 fn a_change_is_followed_to_its_end(fleet: &Fleet, metrics: &Metrics<'_>) {

@@ -50,25 +50,20 @@ pub struct Counts {
 ///
 /// | scheduling | index, resources | entries | conditions |
 /// |---|---|---|---|
-/// | invalid selectors | as they were | as they were | Scheduled False; others as they were |
-/// | undecided | as they were | as they were | Scheduled Unknown; others as they were |
+/// | invalid selectors, or undecided | of the roll-up | clusters by name, slots as they were | Scheduled False, or Unknown; those of the roll-up |
+/// | the same, and nothing in force | as they were | as they were | Scheduled False, or Unknown; others as they were |
 /// | pending | latest (External: no index) | none | Scheduled Unknown; others as they were |
 /// | decided, no cluster selected | latest (External: no index) | slots | Scheduled |
 /// | decided | of the roll-up | clusters by name, slots | Scheduled, and those of the roll-up |
 ///
-/// Conditions "as they were" tell by their observedGeneration that they are about an older one.
+/// Conditions "as they were" tell by their observedGeneration that they are about an older one. So do those of
+/// what is in force while the selectors can't be acted on: only Scheduled is about the present generation.
 /// Conditions of types that are not the roll-up's stay throughout.
 #[must_use]
 pub fn aggregate(view: &AggregateView<'_>, now: Timestamp) -> Aggregate {
     match view.scheduling {
-        Scheduling::InvalidSelectors(message) => {
-            let kept = view.previous.cloned().unwrap_or_default();
-            unscheduled(view, kept, Status::False, message.to_owned(), now)
-        }
-        Scheduling::Undecided(message) => {
-            let kept = view.previous.cloned().unwrap_or_default();
-            unscheduled(view, kept, Status::Unknown, message.to_owned(), now)
-        }
+        Scheduling::InvalidSelectors(message) => standing(view, Status::False, message, now),
+        Scheduling::Undecided(message) => standing(view, Status::Unknown, message, now),
         Scheduling::Pending => {
             let kept = PlacementStatus {
                 observed_resource_index: latest_index(view).map(str::to_owned),
@@ -105,6 +100,39 @@ pub fn aggregate(view: &AggregateView<'_>, now: Timestamp) -> Aggregate {
     }
 }
 
+/// What is in force goes on being told of, per cluster and in total.
+fn standing(
+    view: &AggregateView<'_>,
+    scheduled: Status,
+    message: &str,
+    now: Timestamp,
+) -> Aggregate {
+    let Some(generation) = view.in_force else {
+        let kept = view.previous.cloned().unwrap_or_default();
+        return unscheduled(view, kept, scheduled, message.to_owned(), now);
+    };
+    let scheduled = not_done(view, scheduled, message.to_owned());
+    let view = AggregateView {
+        generation,
+        ..*view
+    };
+    decided(&view, scheduled, now)
+}
+
+fn not_done<'a>(view: &AggregateView<'_>, status: Status, message: String) -> NewCondition<'a> {
+    let reason = match status {
+        Status::False => Reason::InvalidResourceSelectors,
+        Status::True | Status::Unknown => Reason::SchedulePending,
+    };
+    NewCondition {
+        type_: placement_scheduled(view.scope),
+        status,
+        reason: reason.as_str(),
+        message,
+        observed_generation: Some(view.generation),
+    }
+}
+
 fn unscheduled(
     view: &AggregateView<'_>,
     mut status: PlacementStatus,
@@ -112,17 +140,7 @@ fn unscheduled(
     message: String,
     now: Timestamp,
 ) -> Aggregate {
-    let reason = match scheduled {
-        Status::False => Reason::InvalidResourceSelectors,
-        Status::True | Status::Unknown => Reason::SchedulePending,
-    };
-    let new = NewCondition {
-        type_: placement_scheduled(view.scope),
-        status: scheduled,
-        reason: reason.as_str(),
-        message,
-        observed_generation: Some(view.generation),
-    };
+    let new = not_done(view, scheduled, message);
     conditions::set(status.conditions.get_or_insert_default(), new, now);
     order(view.scope, status.conditions.get_or_insert_default());
     Aggregate::new(status)
@@ -138,15 +156,10 @@ fn decided(view: &AggregateView<'_>, scheduled: NewCondition<'_>, now: Timestamp
             cluster::selected(view, decision, old, now)
         })
         .collect();
-    let slots = unfilled_slots(view.policy, chosen.len(), refused.len());
-    // The n-th slot of this pass continues the n-th of the last: they have no other identity.
-    let slots = refused
-        .iter()
-        .take(slots)
-        .enumerate()
-        .map(|(at, decision)| {
-            cluster::unfilled(view, decision, previous.nameless.get(at).copied(), now)
-        });
+    let slots = match view.scheduling {
+        Scheduling::Decided { .. } => slots(view, chosen.len(), &refused, &previous, now),
+        _ => previous.nameless.iter().copied().cloned().collect(),
+    };
 
     let rollup = if clusters.is_empty() {
         Rollup {
@@ -176,10 +189,25 @@ fn decided(view: &AggregateView<'_>, scheduled: NewCondition<'_>, now: Timestamp
             .all(|verdict| verdict.status == Status::True);
     out.status.conditions = Some(stamp(view, scheduled, rollup, now));
     out.fill_resources(view, resources);
-    let slots: Vec<_> = slots.collect();
     out.fill_entries(view, clusters, slots);
     out.mention_omissions();
     out
+}
+
+/// Entries of the slots that found no cluster. The n-th of this pass continues the n-th of the last: they have
+/// no other identity.
+fn slots(
+    view: &AggregateView<'_>,
+    chosen: usize,
+    refused: &[&ClusterDecision],
+    previous: &Previous<'_>,
+    now: Timestamp,
+) -> Vec<PerClusterPlacementStatus> {
+    let count = unfilled_slots(view.policy, chosen, refused.len());
+    let entry = |(at, decision): (usize, &&ClusterDecision)| {
+        cluster::unfilled(view, decision, previous.nameless.get(at).copied(), now)
+    };
+    refused.iter().take(count).enumerate().map(entry).collect()
 }
 
 /// The placement's conditions: new ones, and those of other types as they were.

@@ -32,7 +32,11 @@ pub struct AggregateView<'a> {
     pub previous: Option<&'a PlacementStatus>,
     /// How far scheduling got.
     pub scheduling: Scheduling<'a>,
-    /// The scheduler's decisions, selected clusters and others, in any order.
+    /// While that is not done: generation of the placement that what its bindings ask for was decided for;
+    /// none if nothing was decided yet.
+    pub in_force: Option<i64>,
+    /// The scheduler's decisions, selected clusters and others, in any order. While scheduling is not done,
+    /// those in force, selected ones only.
     pub decisions: &'a [ClusterDecision],
     /// Bindings by cluster, see [`bindings_by_cluster`]; such that are not live are passed over.
     pub bindings: &'a BTreeMap<&'a str, BindingView<'a>>,
@@ -79,7 +83,7 @@ impl Mode {
 /// How far scheduling got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheduling<'a> {
-    /// The selectors can't be acted on, for this reason; nothing else was looked at.
+    /// The selectors can't be acted on, for this reason; what was decided before stands.
     InvalidSelectors(&'a str),
     /// The API server refuses or does not answer, for this reason; what was decided before stands.
     Undecided(&'a str),

@@ -439,6 +439,54 @@ fn leftovers_tell_their_age() {
     );
 }
 
+/// While nothing can be selected, what clusters report goes on being told: of the generation that it was
+/// decided for. Only Scheduled says what is the matter, and of the present one. What found no cluster stays.
+#[test]
+fn what_is_in_force_is_told_while_nothing_can_be_decided() {
+    let healthy = format!("a snap=0 {FULFILLED}");
+    let before = World::rolling("0")
+        .pick_n(Some(2))
+        .bound(&healthy)
+        .refused("z")
+        .run(900);
+    let crashed = "a snap=0 RS=T OV=T WS=T AP=T AV=F failed";
+    let slot = "- idx= | Sch=F/ScheduleFailed";
+    for (what, generation, invalid) in [
+        ("the API server does not tell", common::G, false),
+        ("new selectors are wrong", common::G - 1, true),
+    ] {
+        let mut world = World::rolling("0").bound(crashed).previous(&before);
+        world.in_force = Some(generation);
+        world.undecided = !invalid;
+        world.invalid = invalid.then(|| "selector 1 names no kind".to_owned());
+        let (scheduled, old) = if invalid {
+            ("Sch=F/InvalidResourceSelectors", "(old)")
+        } else {
+            ("Sch=U/SchedulePending", "")
+        };
+        let result = check(
+            what,
+            &world,
+            &format!(
+                "idx=0 res=r0 | {scheduled} RS=T{old} OV=T/NoOverrideSpecified{old} WS=T{old} AP=T{old} \
+                 AV=F/ResourceNotAvailableYet{old}"
+            ),
+            &[
+                &format!(
+                    "a idx=0 | Sch=T{old} RS=T{old} OV=T{old} WS=T{old} AP=T{old} \
+                     AV=F/NotAllWorkAreAvailable{old} | failed=a,b"
+                ),
+                slot,
+            ],
+        );
+        assert!(!result.completed, "{what}");
+        world.bindings.clear();
+        world.decisions.clear();
+        let row = format!("idx=0 res=r0 | {scheduled}");
+        check("without its cluster", &world, &row, &[slot]);
+    }
+}
+
 /// Conditions of types that others own outlive every pass.
 #[test]
 fn conditions_of_others_stay() {

@@ -5,6 +5,7 @@
 //! just have been installed, and asking for one group is cheap while asking for all of them is not.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -45,6 +46,8 @@ pub struct KnownKind {
 pub struct Discovery {
     client: Client,
     kinds: Arc<RwLock<Kinds>>,
+    /// See [`Self::news`].
+    news: Arc<AtomicU64>,
     /// One fetch at a time; others wait for it and use what it brought.
     fetch: Arc<Mutex<Asked>>,
 }
@@ -72,6 +75,7 @@ impl Discovery {
         Self {
             client,
             kinds: Arc::default(),
+            news: Arc::default(),
             fetch: Arc::default(),
         }
     }
@@ -137,9 +141,18 @@ impl Discovery {
         Ok(all)
     }
 
+    /// Moves whenever an answer may differ from an earlier one: what was found before may be gone, or
+    /// something else is there.
+    #[must_use]
+    pub fn news(&self) -> u64 {
+        self.news.load(Ordering::Acquire)
+    }
+
     /// Forgets everything; the next question asks the server.
     pub fn invalidate(&self) {
         self.write(|kinds| *kinds = Kinds::default());
+        // Last: who has seen this number has seen what it stands for.
+        self.news.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Looks a kind up in what was fetched last; asks nobody.
@@ -251,6 +264,7 @@ impl Discovery {
                     // Which of its versions is preferred, this answer does not tell.
                     kinds.complete = false;
                     insert(&mut kinds.known, kind);
+                    self.news.fetch_add(1, Ordering::AcqRel);
                 }
             });
         }

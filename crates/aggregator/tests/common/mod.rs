@@ -57,6 +57,9 @@ pub struct World {
     pub policy: Option<PlacementPolicy>,
     pub previous: Option<PlacementStatus>,
     pub invalid: Option<String>,
+    /// The API server refuses to say what is selected.
+    pub undecided: bool,
+    pub in_force: Option<i64>,
     pub policy_snapshot: PolicySnapshot,
     pub decisions: Vec<ClusterDecision>,
     pub bindings: Vec<Bound>,
@@ -82,6 +85,8 @@ impl World {
             policy: None,
             previous: None,
             invalid: None,
+            undecided: false,
+            in_force: None,
             policy_snapshot: PolicySnapshot::default(),
             decisions: Vec::new(),
             bindings: Vec::new(),
@@ -189,8 +194,10 @@ impl World {
             previous: self.previous.as_ref(),
             scheduling: match &self.invalid {
                 Some(message) => Scheduling::InvalidSelectors(message),
+                None if self.undecided => Scheduling::Undecided("can't be listed"),
                 None => Scheduling::read(&self.policy_snapshot, G),
             },
+            in_force: self.in_force,
             decisions: &self.decisions,
             bindings: &bindings,
             latest: latest.as_ref().map(|(name, index)| SnapshotView {

@@ -3,7 +3,9 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
+};
 use windlass_api::scoped::Scope;
 
 static ACTORS: LazyLock<Result<Actors, prometheus::Error>> = LazyLock::new(Actors::new);
@@ -12,6 +14,7 @@ struct Actors {
     duration: HistogramVec,
     errors: IntCounterVec,
     skipped: IntCounterVec,
+    selections: IntCounter,
     rollouts: Histogram,
 }
 
@@ -38,6 +41,10 @@ impl Actors {
                 "windlass_writes_skipped_total",
                 "Looks that found what they would write to be there already.",
                 "kind",
+            )?,
+            selections: IntCounter::new(
+                "windlass_selections_total",
+                "How often it was looked up what a placement selects.",
             )?,
             rollouts: Histogram::with_opts(
                 HistogramOpts::new(
@@ -93,6 +100,7 @@ pub fn register(registry: &Registry) -> Result<(), prometheus::Error> {
     registry.register(Box::new(actors.duration.clone()))?;
     registry.register(Box::new(actors.errors.clone()))?;
     registry.register(Box::new(actors.skipped.clone()))?;
+    registry.register(Box::new(actors.selections.clone()))?;
     registry.register(Box::new(actors.rollouts.clone()))
 }
 
@@ -113,6 +121,13 @@ pub fn looked(actor: &str, took: Duration, has_failed: bool) {
 pub fn skipped(what: Skipped) {
     if let Ok(actors) = &*ACTORS {
         actors.skipped.with_label_values(&[what.as_str()]).inc();
+    }
+}
+
+/// It is looked up what a placement selects.
+pub fn selects() {
+    if let Ok(actors) = &*ACTORS {
+        actors.selections.inc();
     }
 }
 

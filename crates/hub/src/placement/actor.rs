@@ -19,7 +19,7 @@ use windlass_scheduler::Schedule;
 use windlass_status::conditions::NewCondition;
 
 use super::accessible::trouble;
-use super::bindings::BindingPlan;
+use super::bindings::{self, BindingPlan};
 use super::gathering::Gathering;
 use super::packing::{Places, needs_places};
 use super::plan::{self, PlacementPlan, PlacementView};
@@ -31,7 +31,7 @@ use crate::members::Members;
 use crate::overrides::resolve::Resolved;
 use crate::scoped::api_in;
 use crate::select::rules::ApiFilter;
-use crate::select::{Resources, SelectError, Selection};
+use crate::select::{Known, Resources, SelectError, Selection};
 use crate::worker::{Next, work};
 use crate::world::{BY_PLACEMENT, World};
 
@@ -56,7 +56,7 @@ pub struct Actor {
     pub(super) writer: Writer,
     pub(super) contents: Contents,
     resources: Resources,
-    members: Members,
+    pub(super) members: Members,
     pub(super) external_unset: ExternalUnset,
     pub(super) filter: Arc<ApiFilter>,
     pub(super) memory: Arc<DashMap<ObjectKey, Memory>>,
@@ -144,47 +144,73 @@ impl Actor {
             return self.delete(&placement).await;
         }
         let placement = self.ensure_finalizer(placement).await?;
-        if let Some(message) = trouble(&placement, self.copied_to(&placement).as_deref()) {
-            let again = self
-                .stand(&placement, Scheduling::InvalidSelectors(&message))
-                .await?;
-            return Ok(again.map_or(Next::Event, Next::After));
-        }
-        let selection = match self
-            .resources
-            .select(
-                key,
-                &placement.spec.resource_selectors,
-                selected_before(&placement),
-            )
-            .await
-        {
+        let known = self.select(&placement).await;
+        let wait = known.wait();
+        let selection = match known.outcome {
             Ok(selection) => selection,
-            Err(SelectError::Pending(what)) => {
-                tracing::debug!(what, "selection waits for a watch");
-                return Ok(Next::Event);
-            }
-            Err(SelectError::User(message)) => {
-                let again = self
-                    .stand(&placement, Scheduling::InvalidSelectors(&message))
-                    .await?;
-                return Ok(again.map_or(Next::Event, Next::After));
-            }
-            Err(SelectError::Api { message, retry }) => {
-                self.stand(&placement, Scheduling::Undecided(&message))
-                    .await?;
-                return Ok(Next::Backoff((!retry).then_some(REFUSED_AGAIN)));
+            Err(error) => {
+                self.let_leave(key).await?;
+                return self.unselected(&placement, error, wait).await;
             }
         };
-        match self.place(&placement, &selection).await {
+        match self.place(&placement, &selection, wait).await {
             // Somebody has to act: what runs stays, and the status says what is refused.
             Err(ApiError::Rejected(message)) => {
-                self.stand(&placement, Scheduling::Undecided(&message))
+                self.let_leave(key).await?;
+                let again = self
+                    .stand(&placement, Scheduling::Undecided(&message))
                     .await?;
-                Ok(Next::Backoff(Some(REFUSED_AGAIN)))
+                Ok(again.map_or(Next::Backoff(Some(REFUSED_AGAIN)), Next::After))
             }
             other => other,
         }
+    }
+
+    /// What the placement selects, if its selectors can be acted on at all.
+    async fn select(&self, placement: &Placement) -> Known {
+        if let Some(message) = trouble(placement, self.copied_to(placement).as_deref()) {
+            return Known {
+                outcome: Err(SelectError::User(message)),
+                again: None,
+            };
+        }
+        let selectors = &placement.spec.resource_selectors;
+        self.resources
+            .selected(
+                &ObjectKey::of(placement),
+                selectors,
+                selected_before(placement),
+            )
+            .await
+    }
+
+    /// What runs stays, and the status says why nothing can be decided. `wait`: how long until that is
+    /// looked at again.
+    async fn unselected(
+        &self,
+        placement: &Placement,
+        error: SelectError,
+        wait: Option<Duration>,
+    ) -> Result<Next, ApiError> {
+        let scheduling = match &error {
+            SelectError::Pending(what) => {
+                tracing::debug!(what, "selection waits for a watch");
+                return Ok(Next::Event);
+            }
+            SelectError::User(message) => Scheduling::InvalidSelectors(message),
+            SelectError::Api { message, .. } => Scheduling::Undecided(message),
+        };
+        let hold = self.stand(placement, scheduling).await?;
+        let again = wait.into_iter().chain(hold).min();
+        Ok(again.map_or(Next::Event, Next::After))
+    }
+
+    /// Asks the bindings of leaving clusters to go, though nothing else is decided for the placement: else
+    /// whoever may edit it could keep a cluster from leaving.
+    async fn let_leave(&self, placement: &ObjectKey) -> Result<(), ApiError> {
+        let members = bindings::staying(&self.world.clusters.list());
+        let leaving = bindings::of_leaving(&self.world.bindings_of(placement), &members);
+        self.delete_bindings(&leaving).await
     }
 
     /// A placement that is gone though bindings are left: somebody took its finalizer off. What it placed
@@ -229,7 +255,13 @@ impl Actor {
         Ok(Arc::new(live))
     }
 
-    async fn place(&self, placement: &Placement, selection: &Selection) -> Result<Next, ApiError> {
+    /// `again`: how long until the selection is looked at again though nothing is heard.
+    async fn place(
+        &self,
+        placement: &Placement,
+        selection: &Selection,
+        again: Option<Duration>,
+    ) -> Result<Next, ApiError> {
         let key = ObjectKey::of(placement);
         let mut look = self.look(&key, placement, selection).await?;
         let (plan, refused) = self.store(&key, &mut look).await?;
@@ -295,7 +327,7 @@ impl Actor {
         Ok(timers
             .chain(wait)
             .chain(hold)
-            .chain(selection.again)
+            .chain(again)
             .min()
             .map_or(Next::Event, Next::After))
     }
@@ -317,7 +349,7 @@ impl Actor {
         // Only a snapshot that is wanted waits.
         let wait = self.pause(key).filter(|_| changed && stands.is_some());
         let earlier = stands.as_deref().filter(|_| wait.is_some());
-        let overrides = self.overrides(key, selection, earlier).await?;
+        let overrides = self.overrides(key, Some(selection), earlier).await?;
         let places = match latest {
             Some(group)
                 if changed
@@ -360,7 +392,9 @@ impl Actor {
         match (written, stands) {
             // What is too large to be stored does not keep the policy from counting.
             (Err(ApiError::Rejected(why)), Some(earlier)) => {
-                look.overrides = self.overrides(key, look.selection, Some(&earlier)).await?;
+                look.overrides = self
+                    .overrides(key, Some(look.selection), Some(&earlier))
+                    .await?;
                 look.wait = Some(REFUSED_AGAIN);
                 Ok((self.plan(key, look), Some(why)))
             }

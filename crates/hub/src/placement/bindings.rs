@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use windlass_api::binding::{BindingSpec, BindingState};
+use windlass_api::member::MemberCluster;
 use windlass_api::placement::{
     ApplyStrategy, PlacementPolicy, RolloutStrategy, RolloutStrategyType,
 };
@@ -68,6 +69,33 @@ pub struct BindingPlan {
     pub held: BTreeSet<String>,
     /// When to look again though nothing is heard.
     pub wake_at: Option<Timestamp>,
+}
+
+/// Names of the clusters that are there and don't leave.
+#[must_use]
+pub fn staying(clusters: &[Arc<MemberCluster>]) -> BTreeSet<String> {
+    let stays = |cluster: &&Arc<MemberCluster>| cluster.metadata.deletion_timestamp.is_none();
+    clusters
+        .iter()
+        .filter(stays)
+        .map(|cluster| cluster.name_any())
+        .collect()
+}
+
+/// Bindings that are still to be asked to go since their cluster leaves or is gone: that follows from the
+/// clusters alone, so they go also while nothing can be decided for their placement.
+#[must_use]
+pub fn of_leaving(existing: &[Arc<Binding>], members: &BTreeSet<String>) -> Vec<Arc<Binding>> {
+    existing
+        .iter()
+        .filter(|binding| binding.metadata.deletion_timestamp.is_none())
+        .filter(|binding| leaves(binding, members))
+        .cloned()
+        .collect()
+}
+
+fn leaves(binding: &Binding, members: &BTreeSet<String>) -> bool {
+    !members.contains(&binding.spec.target_cluster)
 }
 
 /// Digest of what a binding asks for; none when its snapshot is gone or incomplete.
@@ -215,7 +243,7 @@ fn existing(
         removal::note(&mut next, inputs.strategy);
         match decisions.get(live.spec.target_cluster.as_str()) {
             Some(decision) => keep(inputs, &mut next, decision),
-            None if !inputs.members.contains(&live.spec.target_cluster) => gone = true,
+            None if leaves(live, inputs.members) => gone = true,
             None => unschedule(&mut next),
         }
     }
@@ -329,7 +357,7 @@ fn rollout_binding<'a>(
         spec: spec.clone(),
         status: None,
     };
-    retarget(inputs, apply, &mut target);
+    retarget(inputs.latest, inputs.overrides, apply, &mut target);
     let same_content = current.is_some() && current == digest(&target);
     let same_leave = leave::given(&binding.next) == leave::given(&target);
     let same_snapshot = spec.resource_snapshot_name == inputs.latest.name;
@@ -365,17 +393,50 @@ fn rollout_binding<'a>(
     }
 }
 
-fn retarget(inputs: &BindingInputs<'_>, apply: &ApplyStrategy, binding: &mut Binding) {
-    binding
-        .spec
-        .resource_snapshot_name
-        .clone_from(&inputs.latest.name);
+fn retarget(
+    latest: &LatestSnapshot,
+    overrides: &Resolved,
+    apply: &ApplyStrategy,
+    binding: &mut Binding,
+) {
+    binding.spec.resource_snapshot_name.clone_from(&latest.name);
     binding.spec.apply_strategy = Some(apply.clone());
     binding.spec.state = BindingState::Bound;
-    let lists = inputs.overrides.lists(&binding.spec.target_cluster);
+    let lists = overrides.lists(&binding.spec.target_cluster);
     lists.set(&mut binding.spec);
-    let effect = inputs.overrides.effect(&binding.spec);
+    let effect = overrides.effect(&binding.spec);
     leave::give(binding, effect);
+}
+
+/// Names of the bindings that are on the latest snapshot, and have yet to get what else a rollout brings:
+/// overrides and, unless the strategy in force is not known, the way to apply.
+#[must_use]
+pub fn behind(
+    existing: &[Arc<Binding>],
+    latest: &LatestSnapshot,
+    overrides: &Resolved,
+    strategy: Option<Option<&RolloutStrategy>>,
+) -> BTreeSet<String> {
+    let wanted = strategy.map(apply_strategy);
+    existing
+        .iter()
+        .filter(|live| live.spec.resource_snapshot_name == latest.name)
+        .filter(|live| {
+            let spec = &live.spec;
+            let apply = wanted.as_ref().or(spec.apply_strategy.as_ref());
+            let mut target = Binding::clone(live);
+            retarget(
+                latest,
+                overrides,
+                &apply.cloned().unwrap_or_default(),
+                &mut target,
+            );
+            Lists::of(spec) != Lists::of(&target.spec)
+                || leave::given(live) != leave::given(&target)
+                || wanted.is_some() && spec.apply_strategy != target.spec.apply_strategy
+        })
+        .map(|live| live.name_any())
+        .collect()
 }
 
 fn apply_rolling(inputs: &BindingInputs<'_>, wanted: &mut [Wanted], rolling: &RollingPlan) {
@@ -385,7 +446,7 @@ fn apply_rolling(inputs: &BindingInputs<'_>, wanted: &mut [Wanted], rolling: &Ro
     for binding in wanted {
         let name = binding.next.name_any();
         if moving.contains(&name) {
-            retarget(inputs, &apply, &mut binding.next);
+            retarget(inputs.latest, inputs.overrides, &apply, &mut binding.next);
         } else if removed.contains(&name) {
             binding.gone = true;
         }

@@ -7,7 +7,7 @@ use crate::overrides::resolve::Resolved;
 use crate::select::Selection;
 
 impl Actor {
-    /// Overrides count by what the latest snapshot holds: the selection, unless that is still to be
+    /// Overrides count by what the latest snapshot holds: what is selected, unless that is still to be
     /// gathered into one after `earlier`.
     ///
     /// # Errors
@@ -15,7 +15,7 @@ impl Actor {
     pub(super) async fn overrides(
         &self,
         placement: &ObjectKey,
-        selection: &Selection,
+        selection: Option<&Selection>,
         earlier: Option<&str>,
     ) -> Result<Resolved, ApiError> {
         let overrides = &self.world.overrides;
@@ -28,12 +28,13 @@ impl Actor {
             }
             None => None,
         };
-        let (manifests, held) = match content.as_deref() {
-            Some(content) => (
+        let (manifests, held) = match (content.as_deref(), selection) {
+            (Some(content), _) => (
                 &content.manifests[..],
                 format!("{} {}", content.name, content.hash),
             ),
-            None => (&selection.manifests[..], selection.hash.to_string()),
+            (None, Some(selection)) => (&selection.manifests[..], selection.hash.to_string()),
+            (None, None) => (&[][..], String::new()),
         };
         let placed = || windlass_render::placed(manifests.iter().map(|manifest| &manifest.object));
         let objects = if overrides.any_for(placement, &held, placed) {

@@ -84,12 +84,7 @@ pub fn plan(view: &PlacementView<'_>, now: Timestamp) -> PlacementPlan {
         history_limit,
     });
     let schedule = schedule_on(view, &policy.latest, now);
-    let members = view
-        .clusters
-        .iter()
-        .filter(|cluster| cluster.metadata.deletion_timestamp.is_none())
-        .map(|cluster| cluster.name_any())
-        .collect();
+    let members = bindings::staying(view.clusters);
     let bindings = bindings::plan(
         &BindingInputs {
             placement: &key,
@@ -139,13 +134,8 @@ fn content(
     });
     if view.snapshot_waits
         && !plan.create.is_empty()
-        && let Some((index, group)) = view.groups.latest()
+        && let Some(latest) = view.groups.newest()
     {
-        let latest = LatestSnapshot {
-            name: group.name().unwrap_or_default(),
-            index,
-            hash: group.hash().unwrap_or_default().to_owned(),
-        };
         return (None, latest);
     }
     let latest = plan.latest.clone();

@@ -7,15 +7,18 @@ use std::time::Duration;
 use kube::ResourceExt;
 use windlass_aggregator::{ExternalUnset, Scheduling};
 use windlass_api::binding::BindingState;
-use windlass_api::conditions::{Reason, Status};
+use windlass_api::conditions::{Reason, SCHEDULED, Status};
 use windlass_api::placement::{PlacementStatus, ResourceIdentifier, RolloutStrategyType};
 use windlass_api::scoped::{Binding, Placement, Scope};
+use windlass_api::snapshot::ClusterDecision;
 use windlass_cluster::{ApiError, ObjectKey, clock};
 use windlass_scheduler::Schedule;
-use windlass_status::conditions::set;
+use windlass_status::conditions::{find, set};
 use windlass_status::defaults::rollout_type;
 
-use super::actor::{Actor, Decided};
+use super::actor::{Actor, Decided, selected_before};
+use super::bindings::behind;
+use super::policy;
 use super::snapshots::{Groups, LatestSnapshot};
 use super::status::{self, StatusInputs};
 use crate::members::is_push;
@@ -23,21 +26,87 @@ use crate::observe::{Skipped, skipped};
 use crate::overrides::resolve::Resolved;
 use crate::report_back;
 use crate::select::Selection;
+use crate::world::BY_PLACEMENT;
 
 /// How many clusters a note names.
 const LEFT_NAMED: usize = 5;
 
 impl Actor {
-    /// Only says why the placement can't be acted on: nothing that runs is touched. When to come again, if
-    /// not all is said.
+    /// Only says why the placement can't be acted on, and how what runs fares: nothing of it is touched. When to
+    /// come again, if not all is said.
     pub(super) async fn stand(
         &self,
         placement: &Placement,
         scheduling: Scheduling<'_>,
     ) -> Result<Option<Duration>, ApiError> {
-        let status = standing(placement, scheduling, self.external_unset, clock::now());
-        let (_, again) = self.put_status(placement, status).await?;
-        Ok(again)
+        let now = clock::now();
+        let status = match self.in_force(placement, scheduling, now).await {
+            Ok(Some(status)) => status,
+            Ok(None) => standing(placement, scheduling, self.external_unset, now),
+            // Why nothing is decided is said all the same.
+            Err(error) => {
+                tracing::debug!(%error, "what is in force can't be told");
+                standing(placement, scheduling, self.external_unset, now)
+            }
+        };
+        self.say_status(placement, status).await
+    }
+
+    /// The status by what was decided last; none if nothing was.
+    async fn in_force(
+        &self,
+        placement: &Placement,
+        scheduling: Scheduling<'_>,
+        now: jiff::Timestamp,
+    ) -> Result<Option<PlacementStatus>, ApiError> {
+        let key = ObjectKey::of(placement);
+        let policies = self.world.policies.under(BY_PLACEMENT, &key);
+        let groups = self.world.groups_of(&key);
+        let (Some(generation), Some(latest)) =
+            (policy::decided_generation(&policies), groups.newest())
+        else {
+            return Ok(None);
+        };
+        let bindings = self.world.bindings_of(&key);
+        let overrides = self.overrides(&key, None, Some(&latest.name)).await?;
+        let content = self
+            .contents
+            .get(&ObjectKey::namespaced(&key.namespace, &latest.name))
+            .await?;
+        // What was selected is remembered: nothing is concluded from content that is not there.
+        let resources = content.map_or_else(
+            || selected_before(placement).to_vec(),
+            |content| content.identifiers(),
+        );
+        let others = self.shared_snapshot(&key, &bindings, None, &latest).await?;
+        let strategy = placement.spec.strategy.as_ref();
+        let known = (placement.metadata.generation == Some(generation)).then_some(strategy);
+        let held = match rollout_type(strategy) {
+            RolloutStrategyType::RollingUpdate => behind(&bindings, &latest, &overrides, known),
+            RolloutStrategyType::External => BTreeSet::new(),
+        };
+        let rolled = status::roll_up(
+            &StatusInputs {
+                placement,
+                scheduling,
+                in_force: Some(generation),
+                decisions: &decisions_of(placement, &bindings),
+                policy_snapshot: None,
+                bindings: &bindings,
+                held: &held,
+                unreachable: &self.members.unreachable(),
+                groups: &groups,
+                latest: &latest,
+                overrides: &overrides,
+                resources: &resources,
+                others: &others,
+                external_unset: self.external_unset,
+            },
+            now,
+        );
+        let mut status = rolled.status;
+        self.say_reported_back(placement, &bindings, &mut status, now);
+        Ok(Some(status))
     }
 
     pub(super) async fn write_status(
@@ -48,7 +117,10 @@ impl Actor {
     ) -> Result<Option<Duration>, ApiError> {
         let key = ObjectKey::of(placement);
         let bindings = self.world.bindings_of(&key);
-        let others = self.shared_snapshot(&key, &bindings, decided).await?;
+        let policy_snapshot = decided.policy_snapshot.name_any();
+        let others = self
+            .shared_snapshot(&key, &bindings, Some(&policy_snapshot), &decided.latest)
+            .await?;
         let decisions: Vec<_> = decided
             .schedule
             .selected
@@ -59,7 +131,6 @@ impl Actor {
         let (_, reason) = verdict(&decided.schedule);
         let said = std::slice::from_ref(&decided.schedule.message);
         let message = [said, &decided.notes].concat().join("; ");
-        let policy_snapshot = decided.policy_snapshot.name_any();
         let mut rolled = status::roll_up(
             &StatusInputs {
                 placement,
@@ -68,8 +139,9 @@ impl Actor {
                     reason: reason.as_str(),
                     message: &message,
                 },
+                in_force: None,
                 decisions: &decisions,
-                policy_snapshot: &policy_snapshot,
+                policy_snapshot: Some(&policy_snapshot),
                 bindings: &bindings,
                 held: &decided.held,
                 unreachable: &decided.unreachable,
@@ -83,16 +155,25 @@ impl Actor {
             now,
         );
         self.say_reported_back(placement, &bindings, &mut rolled.status, now);
-        if placement.status.as_ref() == Some(&rolled.status)
-            && self.is_copied(placement, &rolled.status)
-        {
+        self.say_status(placement, rolled.status).await
+    }
+
+    /// Writes a status if it differs, and no faster than the budget allows. When to come again, if not all is
+    /// said.
+    async fn say_status(
+        &self,
+        placement: &Placement,
+        status: PlacementStatus,
+    ) -> Result<Option<Duration>, ApiError> {
+        if placement.status.as_ref() == Some(&status) && self.is_copied(placement, &status) {
             skipped(Skipped::Placement(Scope::of(placement)));
             return Ok(None);
         }
+        let key = ObjectKey::of(placement);
         if let Some(wait) = self.status_held(&key) {
             return Ok(Some(wait));
         }
-        let (size, again) = self.put_status(placement, rolled.status).await?;
+        let (size, again) = self.put_status(placement, status).await?;
         self.hold_status(&key, size);
         Ok(again)
     }
@@ -145,11 +226,10 @@ impl Actor {
         &self,
         placement: &ObjectKey,
         bindings: &[Arc<Binding>],
-        decided: &Decided,
+        policy: Option<&str>,
+        latest: &LatestSnapshot,
     ) -> Result<HashMap<String, Vec<ResourceIdentifier>>, ApiError> {
-        let policy = decided.policy_snapshot.name_any();
-        let latest = &decided.latest;
-        let names = snapshots_in_use(bindings, &policy);
+        let names = snapshots_in_use(bindings, policy);
         let mut others = HashMap::new();
         if let (1, Some(name)) = (names.len(), names.first())
             && !name.is_empty()
@@ -195,8 +275,9 @@ pub(crate) fn standing(
         &StatusInputs {
             placement,
             scheduling,
+            in_force: None,
             decisions: &[],
-            policy_snapshot: "",
+            policy_snapshot: None,
             bindings: &[],
             held: &BTreeSet::new(),
             unreachable: &BTreeSet::new(),
@@ -221,16 +302,45 @@ pub(crate) fn verdict(schedule: &Schedule) -> (Status, Reason) {
     }
 }
 
-/// Snapshots that the bindings which count name: of clusters that are selected by the present policy.
-fn snapshots_in_use<'a>(bindings: &'a [Arc<Binding>], policy: &str) -> BTreeSet<&'a str> {
-    let counts = |binding: &&Arc<Binding>| {
-        binding.metadata.deletion_timestamp.is_none()
-            && binding.spec.state != BindingState::Unscheduled
-            && binding.spec.scheduling_policy_snapshot_name == policy
+/// Whether a binding is of a cluster that is selected: by the present policy, or by any if none is given.
+fn counts(binding: &Binding, policy: Option<&str>) -> bool {
+    binding.metadata.deletion_timestamp.is_none()
+        && binding.spec.state != BindingState::Unscheduled
+        && policy.is_none_or(|policy| binding.spec.scheduling_policy_snapshot_name == policy)
+}
+
+/// The decisions in force, as the bindings have them; in the words in which they were last told.
+fn decisions_of(placement: &Placement, bindings: &[Arc<Binding>]) -> Vec<ClusterDecision> {
+    let entries = placement
+        .status
+        .iter()
+        .flat_map(|status| status.placement_statuses.iter().flatten());
+    let told: HashMap<&str, &str> = entries
+        .filter_map(|entry| {
+            let conditions = entry.conditions.as_deref().unwrap_or_default();
+            let scheduled = find(conditions, SCHEDULED)?;
+            Some((entry.cluster_name.as_deref()?, scheduled.message.as_str()))
+        })
+        .collect();
+    let decision = |binding: &Arc<Binding>| {
+        let cluster = &binding.spec.target_cluster;
+        let mut decision = binding.spec.cluster_decision.clone();
+        decision.cluster_name.clone_from(cluster);
+        decision.selected = true;
+        if let Some(reason) = told.get(cluster.as_str()) {
+            (*reason).clone_into(&mut decision.reason);
+        }
+        decision
     };
+    let counted = bindings.iter().filter(|binding| counts(binding, None));
+    counted.map(decision).collect()
+}
+
+/// Snapshots that the bindings which count name: of clusters that are selected by the present policy.
+fn snapshots_in_use<'a>(bindings: &'a [Arc<Binding>], policy: Option<&str>) -> BTreeSet<&'a str> {
     bindings
         .iter()
-        .filter(counts)
+        .filter(|binding| counts(binding, policy))
         .map(|binding| binding.spec.resource_snapshot_name.as_str())
         .collect()
 }
@@ -303,7 +413,7 @@ mod tests {
             binding("b", "p-0-snapshot", BindingState::Unscheduled),
         ];
         assert_eq!(
-            snapshots_in_use(&bindings, "p-1"),
+            snapshots_in_use(&bindings, Some("p-1")),
             BTreeSet::from(["p-1-snapshot"])
         );
         let selection = Selection {

@@ -108,6 +108,17 @@ impl Groups {
             .map(|(index, group)| (*index, group))
     }
 
+    /// The highest complete group, as what is rolled out.
+    #[must_use]
+    pub fn newest(&self) -> Option<LatestSnapshot> {
+        let (index, group) = self.latest()?;
+        Some(LatestSnapshot {
+            name: group.name().unwrap_or_default(),
+            index,
+            hash: group.hash().unwrap_or_default().to_owned(),
+        })
+    }
+
     /// The group whose master has that name.
     #[must_use]
     pub fn by_name(&self, master: &str) -> Option<(u64, &Group)> {

@@ -31,10 +31,12 @@ pub struct StatusInputs<'a> {
     pub placement: &'a Placement,
     /// What scheduling came to.
     pub scheduling: Scheduling<'a>,
+    /// While that is not done: the generation that what is in force was decided for, if anything is.
+    pub in_force: Option<i64>,
     /// Its decisions, selected and not.
     pub decisions: &'a [ClusterDecision],
-    /// Name of the latest policy snapshot.
-    pub policy_snapshot: &'a str,
+    /// Name of the latest policy snapshot; none: the bindings of every one count.
+    pub policy_snapshot: Option<&'a str>,
     /// Bindings as they are now.
     pub bindings: &'a [Arc<Binding>],
     /// Names of the bindings that are held back.
@@ -73,7 +75,9 @@ pub fn roll_up(inputs: &StatusInputs<'_>, now: Timestamp) -> Aggregate {
             binding,
             desired_digest: digests.of(binding, inputs.groups, inputs.latest, inputs.overrides),
             snapshot_index: index.as_deref(),
-            current_policy: binding.spec.scheduling_policy_snapshot_name == inputs.policy_snapshot,
+            current_policy: inputs
+                .policy_snapshot
+                .is_none_or(|latest| binding.spec.scheduling_policy_snapshot_name == latest),
             held_back: inputs.held.contains(&binding.name_any()),
             unreachable: inputs.unreachable.contains(&binding.spec.target_cluster),
         });
@@ -94,14 +98,11 @@ pub fn roll_up(inputs: &StatusInputs<'_>, now: Timestamp) -> Aggregate {
         scope: Scope::of(inputs.placement),
         generation: inputs.placement.metadata.generation.unwrap_or_default(),
         strategy: rollout_type(spec.strategy.as_ref()),
-        mode: Mode::of(
-            spec.strategy
-                .as_ref()
-                .and_then(|strategy| strategy.apply_strategy.as_ref()),
-        ),
+        mode: mode(inputs),
         policy: spec.policy.as_ref(),
         previous: inputs.placement.status.as_ref(),
         scheduling: inputs.scheduling,
+        in_force: inputs.in_force,
         decisions: inputs.decisions,
         bindings: &bindings,
         latest: (!inputs.latest.name.is_empty()).then_some(latest),
@@ -113,6 +114,21 @@ pub fn roll_up(inputs: &StatusInputs<'_>, now: Timestamp) -> Aggregate {
         },
     };
     aggregate(&view, now)
+}
+
+/// A new generation that nothing was decided for yet says nothing of what the bindings do.
+fn mode(inputs: &StatusInputs<'_>) -> Mode {
+    let wanted = inputs.placement.spec.strategy.as_ref();
+    let wanted = wanted.and_then(|strategy| strategy.apply_strategy.as_ref());
+    let generation = inputs.placement.metadata.generation;
+    if inputs.in_force.is_none() || inputs.in_force == generation {
+        return Mode::of(wanted);
+    }
+    let bound = inputs
+        .bindings
+        .iter()
+        .find_map(|b| b.spec.apply_strategy.as_ref());
+    Mode::of(bound.or(wanted))
 }
 
 fn index_of(inputs: &StatusInputs<'_>, snapshot: &str) -> Option<String> {

@@ -9,6 +9,7 @@
 //! | `enveloped` | the same rules for what is in envelopes |
 //! | `watches` | one metadata-only watch per kind that some placement needs, shared by all |
 //! | `pass` | one look at what a placement selects |
+//! | `kept` | what was selected last, while it counts |
 //! | `fetch` | the selected objects themselves, once per version |
 //!
 //! Nothing is asked for twice: a change of an object, of a namespace or of the kinds that there are wakes
@@ -17,6 +18,7 @@
 mod enveloped;
 mod fetch;
 pub mod interest;
+mod kept;
 pub mod matcher;
 pub mod order;
 mod pass;
@@ -40,6 +42,8 @@ use windlass_status::digest::Digest;
 
 use self::fetch::Store;
 use self::interest::{Interests, Object};
+pub use self::kept::Known;
+use self::kept::{Basis, Kept};
 use self::pass::Pass;
 use self::rules::ApiFilter;
 use self::watches::{Meta, Watches};
@@ -110,7 +114,11 @@ struct Inner {
     interests: Mutex<Interests>,
     watches: Watches,
     store: Store,
+    kept: Kept,
     settling: Mutex<Settling>,
+    /// How many looks there were.
+    #[cfg(test)]
+    looks: std::sync::atomic::AtomicUsize,
 }
 
 /// API groups whose kinds may be about to change.
@@ -166,10 +174,40 @@ impl Resources {
                 interests: Mutex::default(),
                 watches,
                 store: Store::new(client, filter),
+                kept: Kept::default(),
                 settling: Mutex::default(),
+                #[cfg(test)]
+                looks: Default::default(),
             }
         });
         Self { inner }
+    }
+
+    /// What a placement selects: what it selected last, unless that can be different now. See
+    /// [`Self::select`].
+    pub async fn selected(
+        &self,
+        placement: &ObjectKey,
+        selectors: &[ResourceSelectorTerm],
+        remembered: &[ResourceIdentifier],
+    ) -> Known {
+        let kept = &self.inner.kept;
+        let news = || self.inner.discovery.news();
+        let mut basis = Basis {
+            selectors: selectors.to_vec(),
+            news: news(),
+        };
+        if let Some(known) = kept.get(placement, &basis, clock::monotonic()) {
+            return known;
+        }
+        kept.begin(placement);
+        let selection = self.select(placement, selectors, remembered).await;
+        if selection.is_err() {
+            // It may have asked for other answers itself, and is looked at again in any case.
+            basis.news = news();
+        }
+        let outcome = selection.map(Arc::new);
+        kept.keep(placement, basis, outcome, clock::monotonic())
     }
 
     /// What a placement selects now. One call per placement at a time. `remembered`: what it had selected
@@ -185,6 +223,11 @@ impl Resources {
         remembered: &[ResourceIdentifier],
     ) -> Result<Selection, SelectError> {
         let inner = &*self.inner;
+        crate::observe::selects();
+        #[cfg(test)]
+        inner
+            .looks
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let terms = matcher::read(selectors).map_err(|why| {
             inner.watches.keep_only(placement, &HashSet::new());
             SelectError::User(why)
@@ -215,6 +258,7 @@ impl Resources {
     /// Drops a placement's interest. Watches that nobody needs end, and objects that nobody selects are let
     /// go.
     pub fn forget(&self, placement: &ObjectKey) {
+        self.inner.kept.forget(placement);
         lock(&self.inner.interests).remove(placement);
         self.inner.watches.keep_only(placement, &HashSet::new());
         self.inner.store.hold(placement, Vec::new());
@@ -249,6 +293,7 @@ impl Inner {
     }
 
     fn wake(&self, placements: BTreeSet<ObjectKey>) {
+        self.kept.outdate(&placements);
         for placement in placements {
             (self.on_change)(&placement);
         }

@@ -3,6 +3,7 @@
 mod changes;
 mod choices;
 mod confined;
+mod kept;
 mod outages;
 mod server;
 

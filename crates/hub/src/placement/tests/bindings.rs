@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use windlass_api::binding::{BindingState, BindingStatus};
 use windlass_api::conditions::Stage;
+use windlass_api::member::MemberCluster;
 use windlass_api::placement::{RollingUpdateConfig, RolloutStrategy, RolloutStrategyType};
 use windlass_api::scoped::Binding;
 use windlass_api::snapshot::ClusterDecision;
@@ -15,7 +16,9 @@ use windlass_api::{Condition, IntOrString, Time, labels};
 use windlass_cluster::ObjectKey;
 
 use crate::overrides::resolve::Resolved;
-use crate::placement::bindings::{BindingInputs, BindingPlan, digest_of, plan};
+use crate::placement::bindings::{
+    BindingInputs, BindingPlan, digest_of, of_leaving, plan, staying,
+};
 use crate::placement::snapshots::{Groups, LatestSnapshot};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -279,4 +282,57 @@ fn a_finalizer_that_was_taken_off_comes_back_first() {
     fleet.live.get_mut("a").unwrap().metadata.finalizers = None;
     let plan = fleet.carry_out();
     assert_eq!(plan.replace[0].finalizers(), [labels::WORK_FINALIZER]);
+}
+
+/// Which bindings go with their cluster, whatever else is known of the placement.
+#[test]
+fn what_is_on_a_leaving_cluster_goes() {
+    let binding = |cluster: &str, state: BindingState, is_going: bool| {
+        let mut binding = Binding::default();
+        binding.spec.target_cluster = cluster.to_owned();
+        binding.spec.state = state;
+        binding.metadata.deletion_timestamp = is_going.then_some(Time(NOW));
+        Arc::new(binding)
+    };
+    let cluster = |name: &str, is_leaving: bool| {
+        let mut cluster = MemberCluster::new(name, Default::default());
+        cluster.metadata.deletion_timestamp = is_leaving.then_some(Time(NOW));
+        Arc::new(cluster)
+    };
+    let members = staying(&[cluster("stays", false), cluster("leaves", true)]);
+    for (what, binding, goes) in [
+        (
+            "it stays",
+            binding("stays", BindingState::Bound, false),
+            false,
+        ),
+        (
+            "it leaves",
+            binding("leaves", BindingState::Bound, false),
+            true,
+        ),
+        (
+            "not rolled out yet",
+            binding("leaves", BindingState::Scheduled, false),
+            true,
+        ),
+        (
+            "not selected any more",
+            binding("leaves", BindingState::Unscheduled, false),
+            true,
+        ),
+        (
+            "it is gone",
+            binding("gone", BindingState::Bound, false),
+            true,
+        ),
+        (
+            "asked already",
+            binding("leaves", BindingState::Bound, true),
+            false,
+        ),
+    ] {
+        let asked = of_leaving(&[binding], &members);
+        assert_eq!(asked.len(), usize::from(goes), "{what}");
+    }
 }

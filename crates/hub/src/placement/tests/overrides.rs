@@ -4,12 +4,15 @@ use std::slice::from_ref;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use kube::ResourceExt;
 use serde_json::json;
 use windlass_api::binding::BindingStatus;
 use windlass_api::conditions::Stage;
 use windlass_api::member::{MemberCluster, MemberClusterSpec};
 use windlass_api::overrides::{ClusterResourceOverrideSnapshot, ResourceOverrideSnapshot};
-use windlass_api::placement::RolloutStrategyType;
+use windlass_api::placement::{
+    ApplyStrategy, ApplyStrategyType, RolloutStrategy, RolloutStrategyType,
+};
 use windlass_api::{Condition, Time};
 use windlass_cluster::ObjectKey;
 use windlass_status::digest::Digest;
@@ -19,7 +22,7 @@ use crate::delivery::refused;
 use crate::overrides::Version;
 use crate::overrides::leave::{given, must_wait};
 use crate::overrides::resolve::Resolved;
-use crate::placement::bindings::digest_of;
+use crate::placement::bindings::{behind, digest_of};
 use crate::placement::snapshots::Groups;
 use crate::render::Refusal;
 
@@ -480,4 +483,47 @@ fn under_external_labels_count_at_once() {
     fleet.overrides = resolved_on(from_ref(&version), &[], "canary");
     assert_eq!(delivered(&fleet), ["a", "b", "c"]);
     assert!(is_quiet(&fleet.plan()));
+}
+
+/// While nothing is decided for a placement, its status tells which clusters have yet to get what a rollout
+/// would bring them.
+#[test]
+fn who_is_behind_on_the_latest_snapshot() {
+    let mut fleet = rolling();
+    fleet.overrides = resolved(&[cro("o-0", &[rule(&["a", "b"], "1")])], &[]);
+    fleet.carry_out();
+    let report_diff = RolloutStrategy {
+        apply_strategy: Some(ApplyStrategy {
+            type_: Some(ApplyStrategyType::ReportDiff),
+            ..Default::default()
+        }),
+        ..fleet.strategy.clone()
+    };
+    let old = fleet.overrides.clone();
+    let new = resolved(
+        &[cro("o-1", &[rule(&["a"], "2")])],
+        &[cro("o-0", &[rule(&["a", "b"], "1")])],
+    );
+    for (what, index, overrides, strategy, expected) in [
+        ("all as wanted", 0, &old, Some(&fleet.strategy), ""),
+        ("a new override", 0, &new, Some(&fleet.strategy), "a b"),
+        ("another way to apply", 0, &old, Some(&report_diff), "a b c"),
+        ("which is not known", 0, &old, None, ""),
+        (
+            "a new snapshot, which tells by itself",
+            1,
+            &new,
+            Some(&fleet.strategy),
+            "",
+        ),
+    ] {
+        let existing: Vec<_> = fleet.live.values().cloned().map(Arc::new).collect();
+        let behind = behind(&existing, &snapshot(index), overrides, strategy.map(Some));
+        let clusters: Vec<&str> = existing
+            .iter()
+            .filter(|binding| behind.contains(&binding.name_any()))
+            .map(|binding| binding.spec.target_cluster.as_str())
+            .collect();
+        assert_eq!(clusters.join(" "), expected, "{what}");
+    }
 }

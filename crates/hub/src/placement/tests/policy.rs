@@ -6,10 +6,11 @@ use kube::ResourceExt;
 use windlass_api::labels;
 use windlass_api::placement::{PlacementPolicy, PlacementType};
 use windlass_api::scoped::PolicySnapshot;
+use windlass_api::snapshot::PolicySnapshotStatus;
 
 use windlass_cluster::ObjectKey;
 
-use crate::placement::policy::{PolicyInputs, PolicyPlan, plan};
+use crate::placement::policy::{PolicyInputs, PolicyPlan, decided_generation, plan};
 
 fn pick_n(number: i32) -> PlacementPolicy {
     PlacementPolicy {
@@ -140,4 +141,34 @@ fn exactly_one_is_latest_and_history_is_bounded() {
         .collect();
     assert_eq!(expired, ["p-1"]);
     assert_eq!(plan.update[0].labels()[labels::IS_LATEST_SNAPSHOT], "false");
+}
+
+/// Of which generation is what the bindings ask for: the latest snapshot tells.
+#[test]
+fn which_generation_is_in_force() {
+    let snapshot = |name: &str, index: &str, decided: Option<i64>| {
+        let mut snapshot = PolicySnapshot::new(name, Default::default());
+        snapshot
+            .labels_mut()
+            .insert(labels::POLICY_INDEX.to_owned(), index.to_owned());
+        snapshot.status = decided.map(|generation| PolicySnapshotStatus {
+            observed_crp_generation: generation,
+            ..Default::default()
+        });
+        Arc::new(snapshot)
+    };
+    for (what, snapshots, expected) in [
+        ("nothing was decided", vec![], None),
+        ("nor written", vec![snapshot("p-0", "0", None)], None),
+        (
+            "by number, not by name",
+            vec![
+                snapshot("p-10", "10", Some(12)),
+                snapshot("p-9", "9", Some(11)),
+            ],
+            Some(12),
+        ),
+    ] {
+        assert_eq!(decided_generation(&snapshots), expected, "{what}");
+    }
 }
