@@ -1,6 +1,8 @@
 //! Member clusters on a real fleet: credentials that change, and clusters that leave and come back.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+#[path = "clusters/dying.rs"]
+mod dying;
 #[path = "clusters/profiles.rs"]
 mod profiles;
 #[path = "clusters/refused.rs"]

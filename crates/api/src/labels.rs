@@ -86,6 +86,9 @@ pub const ABANDON: &str = "Abandon";
 pub const PURGE: &str = "windlass.dev/purge";
 /// On a MemberCluster that is being deleted: it is not waited for while it can't be reached.
 pub const FORCE_LEAVE: &str = "windlass.dev/force-leave";
+/// On a MemberCluster that is being deleted: it answered, and is asked to take the hub's rights away. Who is
+/// refused there from then on has none any more.
+pub const RIGHTS_ASKED_BACK: &str = "windlass.dev/rights-asked-back";
 
 /// On a placement: its snapshots and bindings are cleaned up first.
 pub const PLACEMENT_FINALIZER: &str = "kubernetes-fleet.io/crp-cleanup";

@@ -125,6 +125,7 @@ fn every_extension_is_documented_and_optional() {
         windlass_api::labels::DELIVERY,
         windlass_api::labels::PURGE,
         windlass_api::labels::FORCE_LEAVE,
+        windlass_api::labels::RIGHTS_ASKED_BACK,
         windlass_api::labels::MIGRATE_TO,
         windlass_api::labels::WRITTEN,
         windlass_api::labels::ALLOW_CASCADE,

@@ -88,6 +88,20 @@ impl Members {
         trouble: Option<String>,
     ) -> Result<Next, ApiError> {
         let name = cluster.name_any();
+        self.goodbyes
+            .entry(name.clone())
+            .or_insert_with(|| Goodbye::Asked {
+                since: clock::monotonic(),
+                // Before a restart: it answered then, and who is refused since has no rights any more.
+                agreed: is_asked(cluster),
+            });
+        let marked;
+        let cluster = if trouble.is_none() && !is_asked(cluster) {
+            marked = self.mark_asked(cluster).await?;
+            &marked
+        } else {
+            cluster
+        };
         match self.remove_rights(&name, trouble, Haste::Leaves).await {
             Farewell::Gone => self.let_go(cluster).await,
             Farewell::Going(_) => Ok(Next::After(GOODBYE_PERIOD)),
@@ -97,6 +111,18 @@ impl Members {
                 self.let_go(&live).await
             }
         }
+    }
+
+    /// Notes that the cluster answers, and is asked to take the hub's rights away from now on: a restart could
+    /// not tell rights that are gone from such as are left behind.
+    async fn mark_asked(&self, cluster: &MemberCluster) -> Result<MemberCluster, ApiError> {
+        let mut changed = cluster.clone();
+        changed
+            .annotations_mut()
+            .insert(labels::RIGHTS_ASKED_BACK.to_owned(), "true".to_owned());
+        let live = self.writer.replace(&changed).await?;
+        self.world.clusters.observe(live.clone());
+        Ok(live)
     }
 
     /// Whether the cluster can be reached, now that it is needed; the trouble, if not. The engine is
@@ -209,10 +235,12 @@ impl Members {
             )),
         };
         let is_connected = self.get(name).is_some();
+        let has_secret = !self.world.secrets.is_synced() || self.secret_of(name).is_some();
         let (agreed, trouble, is_final) = match answer {
             Ok(Rights::Gone) => return Farewell::Gone,
-            // Who may not ask any more has no rights any more.
-            Err(ApiError::Rejected(_) | ApiError::Unauthorized(_)) if agreed && is_connected => {
+            Err(ApiError::Rejected(_) | ApiError::Unauthorized(_))
+                if is_gone(agreed, is_connected, has_secret) =>
+            {
                 return Farewell::Gone;
             }
             Err(ApiError::Rejected(trouble)) => (agreed, Some(trouble), true),
@@ -312,6 +340,19 @@ impl Members {
     }
 }
 
+/// Whether the cluster has been asked to take the hub's rights away, and answered then.
+fn is_asked(cluster: &MemberCluster) -> bool {
+    cluster
+        .annotations()
+        .contains_key(labels::RIGHTS_ASKED_BACK)
+}
+
+/// Whether the hub's rights are gone when it is refused. Who may not ask any more has no rights any more; its
+/// credentials are removed only after them.
+fn is_gone(agreed: bool, is_connected: bool, has_secret: bool) -> bool {
+    agreed && (is_connected || !has_secret)
+}
+
 /// How long the removal of the hub's rights is tried.
 fn patience(haste: Haste, policy: &MemberPolicy) -> Duration {
     match haste {
@@ -392,6 +433,19 @@ mod tests {
             (Haste::Stays, 1, 10),
         ] {
             assert_eq!(patience(haste, &policy(wait)).as_secs(), expected);
+        }
+    }
+
+    #[test]
+    fn a_refusal_means_that_the_rights_are_gone_once_the_cluster_has_agreed() {
+        for (about, agreed, connected, secret, expected) in [
+            ("never asked", false, true, true, false),
+            ("never asked, no way to", false, false, false, false),
+            ("asked, and refused since", true, true, true, true),
+            ("asked, and out of reach since", true, false, true, false),
+            ("asked, and done but for its end", true, false, false, true),
+        ] {
+            assert_eq!(is_gone(agreed, connected, secret), expected, "{about}");
         }
     }
 
