@@ -7,8 +7,10 @@
 )]
 
 pub mod agents;
-
+pub mod deaths;
+mod jsonpath;
 pub mod pages;
+mod reader;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -30,6 +32,7 @@ pub fn root() -> PathBuf {
 pub struct Fleet {
     dir: PathBuf,
     kubectl: PathBuf,
+    reader: std::sync::Mutex<reader::Reader>,
     hub: Option<HubProcess>,
 }
 
@@ -160,6 +163,7 @@ impl Fleet {
         Self {
             dir,
             kubectl,
+            reader: std::sync::Mutex::new(reader::Reader::new()),
             hub: None,
         }
     }
@@ -480,13 +484,6 @@ impl Fleet {
         seen.0
     }
 
-    /// A JSONPath of an object, empty when there is none.
-    #[must_use]
-    pub fn get(&self, name: &str, what: &str, path: &str) -> String {
-        self.try_kubectl(name, &format!("get {what} -o jsonpath={path}"), None)
-            .unwrap_or_default()
-    }
-
     /// Stops or starts an API server of the fleet.
     ///
     /// # Panics
@@ -516,7 +513,7 @@ impl Drop for Fleet {
                 "last lines of the hub's log:\n{}",
                 lines[lines.len().saturating_sub(30)..].join("\n")
             );
-            for what in ["crp", "crb"] {
+            for what in ["crp", "crb", "cluster"] {
                 eprintln!("{}", self.get("hub", what, "{.items[*].status}"));
             }
         }
