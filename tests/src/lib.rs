@@ -7,9 +7,11 @@
 )]
 
 pub mod agents;
-
+pub mod deaths;
+mod jsonpath;
 pub mod pages;
 mod process;
+mod reader;
 mod waiting;
 
 use std::path::{Path, PathBuf};
@@ -42,6 +44,7 @@ pub fn root() -> PathBuf {
 pub struct Fleet {
     dir: PathBuf,
     kubectl: PathBuf,
+    reader: std::sync::Mutex<reader::Reader>,
     hub: Option<HubProcess>,
 }
 
@@ -85,6 +88,7 @@ impl Fleet {
         Self {
             dir,
             kubectl,
+            reader: std::sync::Mutex::new(reader::Reader::new()),
             hub: None,
         }
     }
@@ -409,13 +413,9 @@ impl Fleet {
         seen.0
     }
 
-    /// A JSONPath of an object, empty when there is no such object, kind or entry. Who waits and gets no answer
-    /// asks again.
-    ///
-    /// # Panics
-    /// When there is no answer, and nobody waits for one.
-    #[must_use]
-    pub fn get(&self, name: &str, what: &str, path: &str) -> String {
+    /// What kubectl reads, empty when there is no such object, kind or entry. Who waits and gets no answer asks
+    /// again.
+    fn get_by_kubectl(&self, name: &str, what: &str, path: &str) -> String {
         let mut command = self.command(name, &format!("get {what}"));
         command.arg("-o").arg(format!("jsonpath={path}"));
         run(command, None).unwrap_or_else(|error| {
@@ -455,7 +455,7 @@ impl Drop for Fleet {
                 "last lines of the hub's log:\n{}",
                 lines[lines.len().saturating_sub(30)..].join("\n")
             );
-            for what in ["crp", "crb"] {
+            for what in ["crp", "crb", "cluster"] {
                 eprintln!("{}", self.get("hub", what, "{.items[*].status}"));
             }
         }

@@ -1,15 +1,16 @@
 //! The hub dies at every write that a placement's life takes, and at random instants of a rollout.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-use windlass_tests::{Fleet, HubProcess, eventually};
+use windlass_tests::deaths::{ALONE, Deaths, Mortal, alone};
+use windlass_tests::{Fleet, eventually};
 
 const MEMBERS: [&str; 2] = ["member-1", "member-2"];
-/// One process is all there is, so nobody needs to wait for the lease of one that died.
-const ALONE: [&str; 1] = ["--leader-elect=false"];
 /// How often the hub is killed in the midst of a rollout.
 const KILLS: usize = 30;
-/// More writes than a placement's life takes; the walk ends when a failpoint is not reached any more.
-const MOST_WRITES: usize = 120;
+/// So many writes lie between two deaths in a life; there are as many lives, each one write later.
+const STRIDE: usize = 8;
+/// A placement's life takes more writes than these.
+const WRITES: usize = 40;
 
 /// A namespace that is there before, with an object that is taken over and others that are created. (That a
 /// created namespace goes is another suite's matter: it takes seconds.)
@@ -46,27 +47,6 @@ spec:
 ",
         clusters.join(", ")
     )
-}
-
-fn alone(fleet: &Fleet, failpoint: Option<&str>) -> HubProcess {
-    let variables: Vec<_> = failpoint
-        .map(|value| ("WINDLASS_FAILPOINT", value))
-        .into_iter()
-        .collect();
-    let mut hub = fleet.spawn_hub_with(&fleet.hub_kubeconfig(), &ALONE, &variables);
-    eventually("the hub is ready, or has died", || {
-        hub.is_ready() || hub.ended().is_some()
-    });
-    hub
-}
-
-/// Waits until something holds. A hub that dies on the way is started again, without a failpoint.
-fn survive(fleet: &Fleet, hub: &mut HubProcess, what: &str, holds: impl Fn() -> bool) {
-    eventually(what, || hub.ended().is_some() || holds());
-    if hub.ended().is_some() {
-        *hub = alone(fleet, None);
-        eventually(what, holds);
-    }
 }
 
 /// Whether these clusters have this version, and the status says so.
@@ -111,56 +91,34 @@ fn labelled_latest(fleet: &Fleet) -> usize {
     names.split_whitespace().count()
 }
 
-/// One life of a placement, with one death or one lost answer in it. Tells whether that came about.
-fn live(fleet: &Fleet, failpoint: &str) -> bool {
-    let deaths = fleet.log().matches("failpoint mode").count();
+/// One life of a placement, with deaths or lost answers in it: so many.
+fn live(fleet: &Fleet, deaths: Deaths) -> usize {
     fleet.apply("hub", &content("1"));
-    let mut hub = alone(fleet, Some(failpoint));
+    let mut hub = Mortal::start(fleet, deaths);
     fleet.apply("hub", &placement(&MEMBERS));
-    survive(fleet, &mut hub, &format!("{failpoint}: it runs"), || {
-        runs(fleet, "1", &MEMBERS)
-    });
+    hub.survive("it runs", || runs(fleet, "1", &MEMBERS));
     // A change that rolls, prunes an object, expires a version and deselects a cluster.
     fleet.apply("hub", &content("2"));
     fleet.kubectl("hub", "delete svc s -n kept");
     fleet.apply("hub", &placement(&MEMBERS[..1]));
-    survive(
-        fleet,
-        &mut hub,
-        &format!("{failpoint}: it has rolled"),
-        || {
-            runs(fleet, "2", &MEMBERS[..1])
-                && fleet
-                    .get(MEMBERS[0], "svc s -n kept", "{.metadata.name}")
-                    .is_empty()
-                && is_left_alone(fleet, MEMBERS[1])
-        },
-    );
-    survive(
-        fleet,
-        &mut hub,
-        &format!("{failpoint}: one snapshot is the latest"),
-        || labelled_latest(fleet) == 1,
-    );
-    fleet.kubectl("hub", "delete crp web --wait=false");
-    survive(
-        fleet,
-        &mut hub,
-        &format!("{failpoint}: the placement is gone"),
-        || fleet.get("hub", "crp web", "{.metadata.name}").is_empty(),
-    );
-    eventually(
-        &format!("{failpoint}: nothing of it is left on the hub"),
-        || {
-            fleet
-                .get("hub", "crb,crs,csps", "{.items[*].metadata.name}")
+    hub.survive("it has rolled", || {
+        runs(fleet, "2", &MEMBERS[..1])
+            && fleet
+                .get(MEMBERS[0], "svc s -n kept", "{.metadata.name}")
                 .is_empty()
-        },
-    );
+            && is_left_alone(fleet, MEMBERS[1])
+    });
+    hub.survive("one snapshot is the latest", || labelled_latest(fleet) == 1);
+    fleet.kubectl("hub", "delete crp web --wait=false");
+    hub.survive("nothing of it is left on the hub", || {
+        let names = "{.items[*].metadata.name}";
+        fleet.get("hub", "crp", names).is_empty()
+            && fleet.get("hub", "crb,crs,csps", names).is_empty()
+    });
     for member in MEMBERS {
-        assert!(is_left_alone(fleet, member), "{failpoint}: {member}");
+        assert!(is_left_alone(fleet, member), "{deaths:?}: {member}");
     }
-    fleet.log().matches("failpoint mode").count() > deaths
+    hub.count()
 }
 
 #[test]
@@ -181,20 +139,28 @@ fn dying_at_every_write() {
         fleet.get("hub", "cluster", healthy) == "True True"
     });
     drop(hub);
-    let writes = (1..=MOST_WRITES)
-        .take_while(|number| live(&fleet, &format!("after:{number}")))
-        .count();
-    println!("{writes} writes");
-    assert!(
-        (20..MOST_WRITES).contains(&writes),
-        "{writes} writes were walked"
-    );
-    // To die before a write is to die after the one before, but for writes that are under way together;
-    // so, and for lost answers, some do. `WINDLASS_TEST_FULL=1` walks them all.
+    let walk = |mode: &'static str, first: usize, next: usize| {
+        let begin = std::time::Instant::now();
+        let died = live(&fleet, Deaths { mode, first, next });
+        println!("{mode}:{first}/{next}: {died} in {:?}", begin.elapsed());
+        died
+    };
+    // A hub that never gets further than one write.
+    let died = walk("after", 1, 1);
+    assert!(died > WRITES, "died {died} times");
+    // One that gets further, and has something in mind when it dies. `WINDLASS_TEST_FULL=1` walks them all.
     let full = std::env::var_os("WINDLASS_TEST_FULL").is_some();
+    for first in (1..=STRIDE).step_by(if full { 1 } else { 2 }) {
+        let died = walk("after", first, STRIDE);
+        assert!(died > WRITES / STRIDE / 2, "died {died} times");
+    }
+    // To die before a write is to die after the one before, but for writes that are under way together;
+    // so, and for lost answers, some do.
     for (mode, first) in [("before", 1), ("lost", 2)] {
-        for number in (first..=writes).step_by(if full { 1 } else { 8 }) {
-            live(&fleet, &format!("{mode}:{number}"));
+        let last = if full { first + STRIDE - 1 } else { first };
+        for first in first..=last {
+            let died = walk(mode, first, STRIDE);
+            assert!(died > WRITES / STRIDE / 2, "{mode}: {died} times");
         }
     }
     for (member, version) in MEMBERS.iter().zip(foreign) {

@@ -3,6 +3,7 @@
 //! `WINDLASS_FAILPOINT=MODE:N` chooses the N-th write that the process sends, counted from 1 over hub and
 //! members; what is written by the clock rather than by what changes (leases, and the statuses of member
 //! clusters) does not count. A test that walks N from 1 upwards has died at every write there is.
+//! `MODE:N/M` chooses each M-th write after it, too.
 //!
 //! | mode | what happens at that write |
 //! |---|---|
@@ -42,20 +43,47 @@ mod debug {
     }
 
     /// What the process was started with.
-    static CHOSEN: LazyLock<Option<(Mode, u64)>> =
+    static CHOSEN: LazyLock<Option<(Mode, Choice)>> =
         LazyLock::new(|| parse(&std::env::var("WINDLASS_FAILPOINT").ok()?));
     /// Writes that count, so far.
     static WRITES: AtomicU64 = AtomicU64::new(0);
 
-    fn parse(text: &str) -> Option<(Mode, u64)> {
-        let (mode, number) = text.split_once(':')?;
+    /// Which writes: the first one, and how many further on the next one is, if there is any.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Choice {
+        first: u64,
+        step: Option<u64>,
+    }
+
+    impl Choice {
+        fn has(self, number: u64) -> bool {
+            match (number.checked_sub(self.first), self.step) {
+                (None, _) => false,
+                (Some(after), Some(step)) => after.checked_rem(step) == Some(0),
+                (Some(after), None) => after == 0,
+            }
+        }
+    }
+
+    fn parse(text: &str) -> Option<(Mode, Choice)> {
+        let (mode, numbers) = text.split_once(':')?;
         let mode = match mode {
             "before" => Mode::Before,
             "after" => Mode::After,
             "lost" => Mode::Lost,
             _ => return None,
         };
-        Some((mode, number.parse().ok()?))
+        let choice = match numbers.split_once('/') {
+            None => Choice {
+                first: numbers.parse().ok()?,
+                step: None,
+            },
+            Some((first, step)) => Choice {
+                first: first.parse().ok()?,
+                step: Some(step.parse().ok()?),
+            },
+        };
+        Some((mode, choice))
     }
 
     fn counts(path: &str) -> bool {
@@ -68,10 +96,14 @@ mod debug {
         path: &str,
         write: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        let Some((mode, number)) = *CHOSEN else {
+        let Some((mode, choice)) = *CHOSEN else {
             return write.await;
         };
-        if !counts(path) || WRITES.fetch_add(1, Ordering::SeqCst) + 1 != number {
+        if !counts(path) {
+            return write.await;
+        }
+        let number = WRITES.fetch_add(1, Ordering::SeqCst) + 1;
+        if !choice.has(number) {
             return write.await;
         }
         tracing::warn!(?mode, number, path, "failpoint");
@@ -96,9 +128,17 @@ mod debug {
 
         #[test]
         fn what_is_read_and_what_counts() {
-            assert_eq!(parse("before:1"), Some((Mode::Before, 1)));
-            assert_eq!(parse("lost:20"), Some((Mode::Lost, 20)));
-            for text in ["", "before", "before:", "never:1", "after:x"] {
+            for (text, expected, chosen) in [
+                ("before:1", Mode::Before, vec![1]),
+                ("after:20", Mode::After, vec![20]),
+                ("lost:2/8", Mode::Lost, vec![2, 10, 18]),
+                ("lost:0/0", Mode::Lost, vec![]),
+            ] {
+                let (mode, choice) = parse(text).unwrap();
+                let numbers: Vec<u64> = (1..=20).filter(|number| choice.has(*number)).collect();
+                assert_eq!((mode, numbers), (expected, chosen), "{text}");
+            }
+            for text in ["", "before", "before:", "never:1", "after:x", "after:1/"] {
                 assert_eq!(parse(text), None, "{text}");
             }
             for (path, expected) in [

@@ -147,10 +147,10 @@ impl Member {
             if let (Todo::Apply(basis), Some(kind)) = (&item.todo, &item.kind)
                 && let Some(origin) = basis.note
             {
-                facts
-                    .inventory
-                    .record(item.ordinal, item.id(), &kind.resource.plural, origin);
-                any = true;
+                any |=
+                    facts
+                        .inventory
+                        .record(item.ordinal, item.id(), &kind.resource.plural, origin);
             }
         }
         if any {

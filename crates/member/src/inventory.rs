@@ -53,8 +53,14 @@ impl Inventory {
     }
 
     /// Notes an object that is about to be applied. What was noted of another object of that name is
-    /// forgotten.
-    pub fn record(&mut self, ordinal: usize, id: &ManifestId, resource: &str, origin: Origin) {
+    /// forgotten. Tells whether it is not noted already.
+    pub fn record(
+        &mut self,
+        ordinal: usize,
+        id: &ManifestId,
+        resource: &str,
+        origin: Origin,
+    ) -> bool {
         let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let entry = AppliedResourceMeta {
             ordinal: i32::try_from(ordinal).unwrap_or(i32::MAX),
@@ -70,12 +76,14 @@ impl Inventory {
             digest: None,
         };
         match self.get_mut(id) {
+            Some(old) if *old == entry => return false,
             Some(old) => *old = entry,
             None => {
                 self.index.insert(id.any_version(), self.entries.len());
                 self.entries.push(entry);
             }
         }
+        true
     }
 
     /// Entries whose objects are not among those that are wanted.
@@ -181,6 +189,23 @@ mod tests {
             ..id("a")
         };
         assert_eq!(names(&inventory.surplus([other_version].iter())), ["b"]);
+    }
+
+    #[test]
+    fn what_is_noted_is_not_noted_again() {
+        let mut inventory = of(&["a"]);
+        for (about, name, origin, expected) in [
+            ("it is", "a", Origin::Created, false),
+            ("another origin", "a", Origin::Adopted, true),
+            ("now it is", "a", Origin::Adopted, false),
+            ("another object", "b", Origin::Adopted, true),
+        ] {
+            let ordinal = usize::from(name == "b");
+            let is_new = inventory.record(ordinal, &id(name), "configmaps", origin);
+            assert_eq!(is_new, expected, "{about}");
+        }
+        inventory.get_mut(&id("a")).unwrap().digest = Some("applied".into());
+        assert!(inventory.record(0, &id("a"), "configmaps", Origin::Adopted));
     }
 
     #[test]

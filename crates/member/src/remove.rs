@@ -349,7 +349,12 @@ impl Member {
         mut live: DynamicObject,
         work_uid: &str,
     ) -> Result<Stand, ApiError> {
+        let before = live.clone();
         release(&mut live, work_uid);
+        if live == before {
+            // It has been, before somebody came to note that.
+            return Ok(Stand::Gone);
+        }
         match self.writer.replace_dyn(kind, &live).await {
             Ok(_) | Err(ApiError::NotFound(_)) => Ok(Stand::Gone),
             // Somebody was faster; the next step reads again.

@@ -1,0 +1,94 @@
+//! A hub that dies again and again, at writes that a failpoint chooses (`crates/cluster/src/failpoint.rs`).
+
+use std::time::{Duration, Instant};
+
+use crate::{Fleet, HubProcess, eventually, within};
+
+/// One process is all there is, so nobody needs to wait for the lease of one that died.
+pub const ALONE: [&str; 1] = ["--leader-elect=false"];
+/// How long a hub that dies on the way may take for something: it is started dozens of times.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// When a hub dies.
+#[derive(Clone, Copy, Debug)]
+pub struct Deaths {
+    /// `after`, `before`, or `lost`: see the module.
+    pub mode: &'static str,
+    /// The write at which the first process dies.
+    pub first: usize,
+    /// The write at which each later one dies. To die at first + K × next for each first from 1 to `next` is
+    /// to die at every write.
+    pub next: usize,
+}
+
+/// A hub that dies as it is told to, and is started again each time.
+pub struct Mortal<'a> {
+    fleet: &'a Fleet,
+    deaths: Deaths,
+    hub: HubProcess,
+    before: usize,
+}
+
+/// Starts a hub that is the only one.
+#[must_use]
+pub fn alone(fleet: &Fleet, failpoint: Option<&str>) -> HubProcess {
+    let variables: Vec<_> = failpoint
+        .map(|value| ("WINDLASS_FAILPOINT", value))
+        .into_iter()
+        .collect();
+    let mut hub = fleet.spawn_hub_with(&fleet.hub_kubeconfig(), &ALONE, &variables);
+    eventually("the hub is ready, or has died", || {
+        hub.is_ready() || hub.ended().is_some()
+    });
+    hub
+}
+
+fn count(fleet: &Fleet) -> usize {
+    fleet.log().matches("failpoint mode").count()
+}
+
+impl<'a> Mortal<'a> {
+    /// Starts the first process.
+    #[must_use]
+    pub fn start(fleet: &'a Fleet, deaths: Deaths) -> Self {
+        let before = count(fleet);
+        let failpoint = match deaths.mode {
+            // One whose answers are lost lives on.
+            "lost" => format!("lost:{}/{}", deaths.first, deaths.next),
+            mode => format!("{mode}:{}", deaths.first),
+        };
+        Self {
+            fleet,
+            deaths,
+            hub: alone(fleet, Some(&failpoint)),
+            before,
+        }
+    }
+
+    /// Waits until something holds, whatever the hub dies of on the way.
+    ///
+    /// # Panics
+    /// When it does not come to hold.
+    pub fn survive(&mut self, what: &str, mut holds: impl FnMut() -> bool) {
+        let begin = Instant::now();
+        within(LIMIT, &format!("{:?}: {what}", self.deaths), || {
+            self.raise();
+            holds()
+        });
+        println!("{:?}: {what}: {:?}", self.deaths, begin.elapsed());
+    }
+
+    /// Starts it again if it has died.
+    pub fn raise(&mut self) {
+        if self.hub.ended().is_some() {
+            let failpoint = format!("{}:{}", self.deaths.mode, self.deaths.next);
+            self.hub = alone(self.fleet, Some(&failpoint));
+        }
+    }
+
+    /// How often it has died so far, or lost an answer.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        count(self.fleet) - self.before
+    }
+}
