@@ -190,6 +190,7 @@ fn the_account_may_what_it_needs(fleet: &Fleet) {
         ("update configmaps -n web", "no"),
         ("create pods -n fleet-system", "no"),
         ("create clusterrolebindings.rbac.authorization.k8s.io", "no"),
+        ("delete roles.rbac.authorization.k8s.io -n web", "no"),
         ("impersonate users", "no"),
         ("delete memberclusters.cluster.kubernetes-fleet.io", "no"),
         (

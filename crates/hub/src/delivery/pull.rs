@@ -132,7 +132,10 @@ fn agent_works(cluster: &str, works: &[String]) -> String {
 
 impl Report<'_> {
     /// What the agent reported.
-    fn reading(&mut self, reading: Reading) {
+    fn reading(&mut self, mut reading: Reading) {
+        if let Some(before) = &self.binding.status {
+            reading.keep_times(before);
+        }
         self.told();
         let some = |empty: bool| (!empty).then_some(());
         self.status.failed_placements = some(reading.failed.is_empty()).map(|()| reading.failed);

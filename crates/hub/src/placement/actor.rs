@@ -21,6 +21,7 @@ use windlass_status::conditions::NewCondition;
 use super::accessible::trouble;
 use super::bindings::BindingPlan;
 use super::gathering::Gathering;
+use super::packing::{Places, needs_places};
 use super::plan::{self, PlacementPlan, PlacementView};
 use super::policy::PolicyPlan;
 use super::report::{notes, verdict};
@@ -65,6 +66,8 @@ pub struct Actor {
 struct Look<'a> {
     placement: &'a Placement,
     selection: &'a Selection,
+    /// Where the objects are in the latest snapshot, if a new one has to go by that.
+    places: Places,
     groups: Groups,
     overrides: Resolved,
     /// How long a new snapshot has to wait, if it has to.
@@ -315,9 +318,20 @@ impl Actor {
         let wait = self.pause(key).filter(|_| changed && stands.is_some());
         let earlier = stands.as_deref().filter(|_| wait.is_some());
         let overrides = self.overrides(key, selection, earlier).await?;
+        let places = match latest {
+            Some(group)
+                if changed
+                    && wait.is_none()
+                    && needs_places(&selection.manifests, group.parts.len()) =>
+            {
+                self.contents.places(group).await?
+            }
+            _ => Places::new(),
+        };
         Ok(Look {
             placement,
             selection,
+            places,
             groups,
             overrides,
             wait,
@@ -359,6 +373,7 @@ impl Actor {
             &PlacementView {
                 placement: look.placement,
                 manifests: &look.selection.manifests,
+                places: &look.places,
                 hash: look.selection.hash,
                 snapshot_waits: look.wait.is_some(),
                 groups: &look.groups,
