@@ -368,7 +368,6 @@ fn binding_options(queues: &Queues, observer: &Observer) -> CacheOptions<Binding
                 queues.clusters.add(old.spec.target_cluster.clone());
             }
         }),
-        ..Default::default()
     }
 }
 

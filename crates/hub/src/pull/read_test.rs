@@ -280,7 +280,11 @@ fn what_has_not_changed_keeps_the_time_at_which_it_was_seen() {
                 .chain(diffed)
                 .map(|time| time.0.to_string())
                 .collect();
-            assert_eq!(times, [expected.clone()], "{about}, {report_diff}");
+            assert_eq!(
+                times,
+                std::slice::from_ref(&expected),
+                "{about}, {report_diff}"
+            );
         }
     }
 }
