@@ -250,13 +250,12 @@ fn says_the_same(old: &WorkMeta, new: &WorkMeta) -> bool {
         && old.metadata.generation == new.metadata.generation
         && old.metadata.deletion_timestamp == new.metadata.deletion_timestamp
         && old.metadata.uid == new.metadata.uid
-        && old.metadata.labels == new.metadata.labels
-        && old.metadata.annotations == new.metadata.annotations
+        && old.is_marked_as(new)
 }
 
 /// Key of the binding that a Work is of.
 fn binding_of(work: &WorkMeta) -> Option<ObjectKey> {
-    let name = work.labels().get(labels::PARENT_BINDING)?;
+    let name = work.told(labels::PARENT_BINDING)?;
     Some(ObjectKey::namespaced(parent_of(work).namespace, name))
 }
 
