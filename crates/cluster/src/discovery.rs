@@ -142,7 +142,9 @@ impl Discovery {
         self.write(|kinds| *kinds = Kinds::default());
     }
 
-    fn known(&self, kind: &GroupVersionKind) -> Option<KnownKind> {
+    /// Looks a kind up in what was fetched last; asks nobody.
+    #[must_use]
+    pub fn known(&self, kind: &GroupVersionKind) -> Option<KnownKind> {
         self.read(|kinds| kinds.known.get(kind).cloned())
     }
 

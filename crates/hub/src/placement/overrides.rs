@@ -28,11 +28,16 @@ impl Actor {
             }
             None => None,
         };
-        let manifests = content
-            .as_deref()
-            .map_or(&selection.manifests[..], |content| &content.manifests);
-        let objects = if overrides.any_for(placement) {
-            windlass_render::placed(manifests.iter().map(|manifest| &manifest.object))
+        let (manifests, held) = match content.as_deref() {
+            Some(content) => (
+                &content.manifests[..],
+                format!("{} {}", content.name, content.hash),
+            ),
+            None => (&selection.manifests[..], selection.hash.to_string()),
+        };
+        let placed = || windlass_render::placed(manifests.iter().map(|manifest| &manifest.object));
+        let objects = if overrides.any_for(placement, &held, placed) {
+            placed()
         } else {
             Vec::new()
         };
