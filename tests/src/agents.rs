@@ -137,6 +137,18 @@ impl Agents {
         }
     }
 
+    /// Sends heartbeats for some clusters, for so long, and looks at them in between.
+    pub fn beat_for(&self, limit: std::time::Duration, clusters: &[&str], look: impl Fn(&str)) {
+        let begin = std::time::Instant::now();
+        while begin.elapsed() < limit {
+            for cluster in clusters {
+                self.beat(cluster);
+                look(cluster);
+            }
+            std::thread::park_timeout(std::time::Duration::from_millis(200));
+        }
+    }
+
     /// Works (`namespace/name`) whose content the agents removed, for they were deleted.
     #[must_use]
     pub fn removed(&self) -> BTreeSet<String> {

@@ -3,6 +3,8 @@
 
 #[path = "pull/leaving.rs"]
 mod leaving;
+#[path = "pull/names.rs"]
+mod names;
 
 use std::collections::BTreeMap;
 
@@ -460,10 +462,13 @@ fn placed(fleet: &Fleet, member: &str) -> Vec<String> {
         .collect()
 }
 
-/// AppliedWorks of a member, and who owns the object that came in an envelope.
+/// AppliedWorks of placement `web` on a member, and who owns the object that came in an envelope.
 fn ownership(fleet: &Fleet, member: &str) -> (Vec<String>, String) {
     let works = fleet.get(member, "appliedworks", "{.items[*].metadata.name}");
-    let mut works: Vec<String> = works.split_whitespace().map(str::to_owned).collect();
+    let works = works
+        .split_whitespace()
+        .filter(|name| name.starts_with("web-"));
+    let mut works: Vec<String> = works.map(str::to_owned).collect();
     works.sort();
     let owner = "{.metadata.ownerReferences[*].name}";
     (works, fleet.get(member, "cm enveloped -n web", owner))
@@ -487,9 +492,11 @@ fn a_cluster_changes_its_mode_and_keeps_everything() {
     });
     let uids = placed(&fleet, "member-1");
     assert_eq!(ownership(&fleet, "member-1").0.len(), 2);
+    let twins = names::place_two_of_one_name(&fleet);
 
     a_change_that_is_called_off_is_not_said_to_go_on(&fleet);
     to_push(&fleet);
+    twins.are_as_they_were(&fleet);
     assert_eq!(placed(&fleet, "member-1"), uids);
     // The member's own garbage collector lets the emptied AppliedWork go.
     eventually("everything is under one AppliedWork", || {
@@ -504,6 +511,8 @@ fn a_cluster_changes_its_mode_and_keeps_everything() {
     });
 
     to_pull(&fleet);
+    twins.are_as_they_were(&fleet);
+    twins.go(&fleet);
     assert_eq!(placed(&fleet, "member-1"), uids);
     let (works, owner) = ownership(&fleet, "member-1");
     assert_eq!(works.len(), 2);

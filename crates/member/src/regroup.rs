@@ -142,17 +142,22 @@ impl Member {
         self.list(&source, left).await
     }
 
-    /// Notes an inventory. What was applied in full before is not what is asked for after.
+    /// Notes an inventory, unless it is noted already. What was applied in full before is not what is asked
+    /// for after.
     async fn list(
         &self,
         work: &AppliedWork,
         entries: Vec<AppliedResourceMeta>,
     ) -> Result<AppliedWork, ApiError> {
-        let mut changed = work.clone();
-        changed.status = Some(AppliedWorkStatus {
+        let status = AppliedWorkStatus {
             applied_resources: (!entries.is_empty()).then_some(entries),
             digest: None,
-        });
+        };
+        let mut changed = work.clone();
+        if changed.status.clone().unwrap_or_default() == status {
+            return Ok(changed);
+        }
+        changed.status = Some(status);
         self.put_work_status(&changed).await
     }
 

@@ -46,9 +46,54 @@ fn agents_that_do_not_leave_are_left() {
     agents.behave("dead", Behaviour::Silent);
     clusters_are_given_up_and_keep_what_runs(&fleet, &agents);
     one_that_was_given_up_comes_back(&fleet, &agents);
+    clocks_that_are_wrong_harm_nothing(&fleet, &agents);
     a_namespace_that_goes_under_a_dead_agent_comes_back(&fleet, &agents);
     one_whose_cluster_is_gone_goes(&fleet, &agents);
     a_silent_agent_is_named(&fleet, &agents);
+}
+
+/// Neither are they taken for silence, nor for heartbeats to come. The harness calls a cluster unhealthy
+/// after ten seconds.
+fn clocks_that_are_wrong_harm_nothing(fleet: &Fleet, agents: &Agents) {
+    let clusters = ["ahead", "behind"];
+    for (name, hours) in clusters.iter().zip([5, -5]) {
+        agents.set_clock(name, hours);
+        let short = "heartbeatPeriodSeconds: 1";
+        let all = cluster(name).replace("heartbeatPeriodSeconds: 600", short);
+        fleet.apply("hub", &all);
+    }
+    let healthy = |name: &str| {
+        let path = "{.status.conditions[?(@.type==\"Healthy\")].status}";
+        fleet.get("hub", &format!("cluster {name}"), path)
+    };
+    eventually("they have joined, and the placement", || {
+        clusters.iter().all(|name| {
+            agents.beat(name);
+            healthy(name) == "True"
+                && entry(fleet, name, "conditions[?(@.type==\"Applied\")].status") == "True"
+        })
+    });
+    // Longer than one may be silent.
+    agents.beat_for(std::time::Duration::from_secs(13), &clusters, |name| {
+        assert_eq!(healthy(name), "True", "{name}");
+    });
+    for name in clusters {
+        eventually("their silence is noticed all the same", || {
+            healthy(name) != "True"
+        });
+    }
+    for name in clusters {
+        eventually("and their return", || {
+            agents.beat(name);
+            healthy(name) == "True"
+        });
+        let path = "conditions[?(@.type==\"Applied\")].status";
+        assert_eq!(entry(fleet, name, path), "True", "{name}");
+    }
+    assert!(agents.removed().is_empty(), "nothing was taken away");
+    for name in clusters {
+        fleet.kubectl("hub", &format!("delete cluster {name} --timeout=60s"));
+    }
 }
 
 /// Neither the one that is dead nor the one that merely will not leave; the command has its usual time.
