@@ -45,9 +45,9 @@ pub struct Resolved {
 /// The lists of a binding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lists {
-    /// Snapshots of ClusterResourceOverrides, sorted; none rather than empty.
+    /// Snapshots of ClusterResourceOverrides, in order of precedence; none rather than empty.
     pub cluster: Option<Vec<String>>,
-    /// Snapshots of ResourceOverrides, sorted; none rather than empty.
+    /// Snapshots of ResourceOverrides, in order of precedence; none rather than empty.
     pub namespaced: Option<Vec<NamespacedName>>,
 }
 
@@ -84,7 +84,7 @@ impl Resolved {
         let by_name =
             |a: &Arc<MemberCluster>, b: &Arc<MemberCluster>| a.metadata.name.cmp(&b.metadata.name);
         clusters.sort_by(by_name);
-        current.sort_by_key(Version::key);
+        current.sort_by_cached_key(Version::precedence);
         let known = current
             .iter()
             .cloned()

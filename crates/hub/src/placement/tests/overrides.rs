@@ -130,6 +130,36 @@ fn a_binding_names_what_matches_its_cluster_sorted() {
     assert!(is_quiet(&fleet.plan()));
 }
 
+/// The last word does not change hands because one of them was edited so often.
+#[test]
+fn precedence_is_by_the_names_of_overrides() {
+    let everywhere = [rule(&["a", "b", "c"], "1")];
+    // Versions of the overrides a, a-1 and a-1-0, in any order; as the bindings name them.
+    for (of_a, of_second, of_third) in [(0, 0, 0), (1, 0, 0), (3, 2, 1), (12, 0, 9), (0, 10, 10)] {
+        let names = [
+            format!("a-{of_a}"),
+            format!("a-1-{of_second}"),
+            format!("a-1-0-{of_third}"),
+        ];
+        let [first, second, third] = &names;
+        let mut fleet = rolling();
+        fleet.overrides = resolved(
+            &[
+                ro("n", third, &everywhere),
+                cro(second, &everywhere),
+                ro("n", first, &everywhere),
+                cro(third, &everywhere),
+                ro("n", second, &everywhere),
+                cro(first, &everywhere),
+            ],
+            &[],
+        );
+        fleet.carry_out();
+        let expected = format!("a: {first} {second} {third} n/{first} n/{second} n/{third}");
+        assert_eq!(named(&fleet)[0], expected);
+    }
+}
+
 #[test]
 fn a_change_keeps_to_the_budget_and_leaves_others_alone() {
     let mut fleet = rolling();
