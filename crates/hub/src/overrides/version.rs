@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kube::Resource;
 use windlass_api::overrides::{
     ClusterResourceOverride, ClusterResourceOverrideSnapshot, ResourceOverride,
     ResourceOverrideSnapshot,
@@ -34,6 +35,15 @@ impl Version {
     #[must_use]
     pub fn parent(&self) -> ObjectKey {
         self.parted().0
+    }
+
+    /// Kind and key of the override.
+    pub(super) fn parent_text(&self) -> String {
+        let kind = match self {
+            Self::Cluster(_) => ClusterResourceOverride::kind(&()),
+            Self::Namespaced(_) => ResourceOverride::kind(&()),
+        };
+        format!("{kind} {}", self.parent())
     }
 
     /// In this order versions are applied: those of ClusterResourceOverrides by the override's name, then those
