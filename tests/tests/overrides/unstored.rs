@@ -28,7 +28,7 @@ apiVersion: placement.kubernetes-fleet.io/v1
 kind: ResourceOverrideSnapshot
 metadata: {{name: {name}, namespace: stored}}
 spec:
-  overrideHash: ''
+  overrideHash: YWJj
   overrideSpec:
     resourceSelectors: [{{group: '', version: v1, kind: ConfigMap, name: other}}]
     policy: {{overrideRules: [{{clusterSelector: {{clusterSelectorTerms: []}}, overrideType: Delete}}]}}
@@ -113,6 +113,7 @@ pub fn what_can_not_be_stored_stops_what_it_would_change(fleet: &Fleet) {
     });
 
     // What was refused is stored once it may be, and takes effect by itself.
+    fleet.kubectl("hub", "delete resourceoverride refused -n stored");
     fleet.apply(
         "hub",
         &on_config(
