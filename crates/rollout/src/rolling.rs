@@ -53,8 +53,8 @@ pub struct RollingPlan {
 /// maxUnavailable go to the next version before one of them has shown that it works. Reconnecting half a
 /// fleet moves no more than the budget, since what isn't heard of is never available.
 ///
-/// Where it can't be said yet what is wanted, nothing moves. Such a cluster that has yet to get its first, and
-/// that nothing on its way out serves in the place of, is no part of target in *spare*: the others don't wait.
+/// Where it can't be said yet what is wanted, nothing moves. Such a cluster takes no slot, and otherwise counts as
+/// it is: one that has yet to get its first is not available, as one that is not heard of.
 ///
 /// A cluster that refused what it was given, with nothing known to serve there, counts as failed, and target
 /// in *spare* is without it until it is given something else.

@@ -52,6 +52,8 @@ struct Member {
     serving: bool,
     /// They don't because of an update or removal of ours.
     disturbed: bool,
+    /// What it is to get can't be said yet.
+    waits: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -95,6 +97,7 @@ impl World {
                     reachable: true,
                     serving: false,
                     disturbed: false,
+                    waits: false,
                 })
                 .collect(),
             bindings: Vec::new(),
@@ -157,9 +160,11 @@ impl World {
                 cluster: &self.members[b.member].name,
                 state: b.state.clone(),
                 deleting: b.deleting,
-                on_target: b.state == Bound && b.version == self.latest(),
+                on_target: !self.members[b.member].waits
+                    && b.state == Bound
+                    && b.version == self.latest(),
                 settings_only: false,
-                waits: false,
+                waits: self.members[b.member].waits,
                 readiness: self.readiness(b),
                 previously_bound: b.state == Unscheduled && b.was_bound,
             })
@@ -273,6 +278,7 @@ impl World {
             }
             if update || bind {
                 assert!(!b.deleting && b.state == if update { Bound } else { Scheduled });
+                assert!(!self.members[b.member].waits, "{plan:?}");
                 b.state = Bound;
                 b.was_bound = true;
                 b.version = latest;
@@ -465,6 +471,7 @@ impl World {
                     Quality::Stuck
                 },
             ),
+            15 => self.members[index % size].waits ^= true,
             _ => {
                 if self.wanted < size {
                     self.swap(pick, index % size);
@@ -478,6 +485,7 @@ impl World {
     fn heal(&mut self) {
         for i in 0..self.members.len() {
             self.members[i].reachable = true;
+            self.members[i].waits = false;
         }
         if self.latest() == 0 || self.versions[self.latest()] != Quality::Good {
             self.versions.push(Quality::Good);
@@ -518,7 +526,7 @@ proptest! {
         spare in 0..4_usize,
         max_unavailable in 1..4_usize,
         max_surge in 0..4_usize,
-        events in vec((0..16_u8, any::<u16>()), 0..150),
+        events in vec((0..17_u8, any::<u16>()), 0..150),
     ) {
         let mut world = World::new(wanted + spare, wanted, max_unavailable, max_surge);
         world.settle();
@@ -560,7 +568,7 @@ proptest! {
 
     #[test]
     fn order_does_not_matter(
-        events in vec((0..16_u8, any::<u16>()), 0..60),
+        events in vec((0..17_u8, any::<u16>()), 0..60),
         turn in any::<usize>(),
     ) {
         let mut world = World::new(8, 6, 2, 1);

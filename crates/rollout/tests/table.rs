@@ -413,19 +413,24 @@ fn what_can_not_be_said_yet_holds_up_no_other() {
         [&["b"], &[], &[], &["a", "c"]],
     );
     row(
-        "a cluster that has yet to get its first is not among what others keep up",
-        (3, number(1), number(0)),
-        &[old("a", Ready), old("b", Ready), waiting(scheduled("c"))],
-        [&["a"], &[], &[], &["b", "c"]],
+        "what is not available is not, whether it has yet to get its first or is down",
+        (4, number(2), number(0)),
+        &[
+            old("a", Ready),
+            old("b", Ready),
+            waiting(scheduled("c")),
+            waiting(old("d", Failed)),
+        ],
+        [&[], &[], &[], &["a", "b", "c", "d"]],
     );
     row(
-        "one that is down is: it may be as well",
-        (3, number(1), number(0)),
-        &[old("a", Ready), old("b", Ready), waiting(old("c", Failed))],
-        [&[], &[], &[], &["a", "b", "c"]],
+        "it takes no slot",
+        (2, number(1), number(0)),
+        &[waiting(old("a", InProgress)), old("b", InProgress)],
+        [&["b"], &[], &[], &["a"]],
     );
     row(
-        "nor does anything go whose place it is to take",
+        "nothing goes whose place it is to take",
         (2, number(0), number(1)),
         &[
             old("a", Ready),
