@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use windlass_api::member::MemberCluster;
+use windlass_cluster::clock::{self, Instant};
 
 use super::status::{Collection, Credentials, Facts};
 use super::usage::Usage;
@@ -33,6 +34,34 @@ pub fn heartbeat_every(cluster: &MemberCluster, fleet: usize) -> Duration {
     Duration::from_secs(period.max(60 * fleet as u64 / FLEET_SHARE))
 }
 
+/// Since when this process has known a cluster, for the pace of its heartbeats. At a restart the heartbeats
+/// of a whole fleet may be due: they wait for half a period to a whole one, each for another time.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownSince {
+    /// When it was first seen.
+    pub instant: Instant,
+    /// How many periods its heartbeat waits then.
+    periods: f64,
+}
+
+impl KnownSince {
+    /// It is seen for the first time.
+    #[must_use]
+    pub fn now() -> Self {
+        Self {
+            instant: clock::monotonic(),
+            periods: clock::jitter(Duration::from_millis(750), 1.0 / 3.0).as_secs_f64(),
+        }
+    }
+
+    /// Whether a heartbeat alone may be written, where that happens so often at most.
+    #[must_use]
+    pub fn is_settled(&self, now: Instant, heartbeat_every: Duration) -> bool {
+        let known = now.saturating_duration_since(self.instant);
+        known >= heartbeat_every.mul_f64(self.periods)
+    }
+}
+
 impl Members {
     /// Shortest time between two writes of a heartbeat (design §5.21).
     pub(super) fn heartbeat_every(&self, cluster: &MemberCluster) -> Duration {
@@ -58,6 +87,7 @@ impl Members {
                 version: None,
                 usage: None,
                 heartbeat_every,
+                is_settled: false,
             };
         };
         let state = lock(&connection.state).clone();
@@ -94,6 +124,30 @@ impl Members {
                 )
             }),
             heartbeat_every,
+            is_settled: state
+                .known_since
+                .is_settled(clock::monotonic(), heartbeat_every),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heartbeats_of_a_fleet_come_one_by_one_after_a_restart() {
+        let every = Duration::from_secs(60);
+        for _ in 0..1000 {
+            let known = KnownSince::now();
+            let at =
+                |seconds| known.is_settled(known.instant + Duration::from_secs(seconds), every);
+            assert!(!at(0) && !at(29) && at(61));
+        }
+        let settled =
+            |known: &KnownSince| known.is_settled(known.instant + Duration::from_secs(45), every);
+        let known: Vec<_> = (0..1000).map(|_| KnownSince::now()).collect();
+        let half = known.iter().filter(|known| settled(known)).count();
+        assert!((300..700).contains(&half), "{half} of 1000");
     }
 }
