@@ -488,6 +488,7 @@ fn a_cluster_changes_its_mode_and_keeps_everything() {
     let uids = placed(&fleet, "member-1");
     assert_eq!(ownership(&fleet, "member-1").0.len(), 2);
 
+    a_change_that_is_called_off_is_not_said_to_go_on(&fleet);
     to_push(&fleet);
     assert_eq!(placed(&fleet, "member-1"), uids);
     // The member's own garbage collector lets the emptied AppliedWork go.
@@ -526,6 +527,18 @@ fn migrate(fleet: &Fleet, args: &[&str]) -> Result<String, String> {
     let mut all = vec!["migrate", "member-1", "--hub-kubeconfig", &hub];
     all.extend(args);
     fleet.windlass(&all)
+}
+
+fn a_change_that_is_called_off_is_not_said_to_go_on(fleet: &Fleet) {
+    let migrating = || {
+        let path = "{.status.conditions[?(@.type==\"Migrating\")].status}";
+        fleet.get("hub", "cluster member-1", path)
+    };
+    let annotate = "annotate cluster member-1 windlass.dev/migrate-to";
+    fleet.kubectl("hub", &format!("{annotate}=push"));
+    eventually("it waits for credentials", || migrating() == "True");
+    fleet.kubectl("hub", &format!("{annotate}-"));
+    eventually("nothing is said of it", || migrating().is_empty());
 }
 
 fn to_push(fleet: &Fleet) {

@@ -356,7 +356,13 @@ where
     }
 
     fn trimmed(&self, mut object: K) -> K {
-        object.meta_mut().managed_fields = None;
+        let meta = object.meta_mut();
+        meta.managed_fields = None;
+        // A decoded list has room for four.
+        meta.finalizers.iter_mut().for_each(Vec::shrink_to_fit);
+        meta.owner_references
+            .iter_mut()
+            .for_each(Vec::shrink_to_fit);
         if let Some(trim) = self.inner.trim {
             trim(&mut object);
         }

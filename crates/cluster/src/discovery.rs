@@ -155,7 +155,9 @@ impl Discovery {
         self.news.fetch_add(1, Ordering::AcqRel);
     }
 
-    fn known(&self, kind: &GroupVersionKind) -> Option<KnownKind> {
+    /// Looks a kind up in what was fetched last; asks nobody.
+    #[must_use]
+    pub fn known(&self, kind: &GroupVersionKind) -> Option<KnownKind> {
         self.read(|kinds| kinds.known.get(kind).cloned())
     }
 

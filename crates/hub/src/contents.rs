@@ -9,7 +9,8 @@ use windlass_api::scoped::Snapshot;
 use windlass_cluster::{ApiError, ObjectKey};
 use windlass_member::manifest::Manifest;
 
-use crate::placement::snapshots::SnapshotMeta;
+use crate::placement::packing::Places;
+use crate::placement::snapshots::{Group, SnapshotMeta};
 use crate::render;
 use crate::scoped::api_in;
 use crate::select::rules::ApiFilter;
@@ -136,7 +137,7 @@ impl Contents {
         };
         let mut objects = Vec::new();
         let mut part_of = Vec::new();
-        for (number, part) in group.master.iter().chain(group.parts.values()).enumerate() {
+        for (number, part) in group.objects().enumerate() {
             let Some(part) = self.fetch(part).await? else {
                 return Ok(None);
             };
@@ -155,6 +156,22 @@ impl Contents {
         });
         self.keep(&placement, uid, &content);
         Ok(Some(content))
+    }
+
+    /// Which object is in which part of a group. What of it is gone meanwhile has no place.
+    ///
+    /// # Errors
+    /// When the hub's API server can't be asked.
+    pub async fn places(&self, group: &Group) -> Result<Places, ApiError> {
+        let mut places = Places::new();
+        for (number, part) in group.objects().enumerate() {
+            let part = self.fetch(part).await?;
+            let objects = part.map(|part| part.spec.selected_resources);
+            for raw in objects.unwrap_or_default() {
+                places.insert(Manifest::of_snapshot(raw.0).id.any_version(), number);
+            }
+        }
+        Ok(places)
     }
 
     /// Forgets a placement that is gone.

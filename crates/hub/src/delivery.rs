@@ -80,11 +80,11 @@ impl Delivery {
         }
     }
 
-    /// Works until the queue is closed.
-    pub async fn work(self) {
+    /// Works until the queue is closed. There are many who do, so they share it.
+    pub async fn work(self: Arc<Self>) {
         let queue = self.world.queues.bindings.clone();
         work(queue, "binding", |key| {
-            let this = self.clone();
+            let this = Arc::clone(&self);
             async move { this.process(&key).await }
         })
         .await;
@@ -490,7 +490,7 @@ impl Report<'_> {
         );
     }
 
-    fn sync_failed(&mut self, message: String) {
+    fn not_synced(&mut self, message: String) {
         self.begun();
         self.condition(
             Stage::WorkSynchronized,

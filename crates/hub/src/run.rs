@@ -135,7 +135,7 @@ struct Hub {
     members: Members,
     actor: Actor,
     overrides: OverrideActor,
-    delivery: Delivery,
+    delivery: Arc<Delivery>,
     placement_workers: usize,
     /// Tasks that only show things.
     shows: Vec<JoinHandle<()>>,
@@ -204,14 +204,14 @@ impl Hub {
         );
         Ok(Self {
             overrides: OverrideActor::new(world.clone(), writer.clone()),
-            delivery: Delivery::new(
+            delivery: Arc::new(Delivery::new(
                 world.clone(),
                 contents,
                 members.clone(),
                 writer,
                 report_back,
                 confinement,
-            ),
+            )),
             world,
             reader,
             lead,
@@ -242,7 +242,8 @@ impl Hub {
                 .map(|_| clock::spawn("placements", self.actor.clone().work())),
         );
         workers.extend(
-            (0..DELIVERY_WORKERS).map(|_| clock::spawn("delivery", self.delivery.clone().work())),
+            (0..DELIVERY_WORKERS)
+                .map(|_| clock::spawn("delivery", Arc::clone(&self.delivery).work())),
         );
         futures::future::join_all(workers).await;
         Ok(())

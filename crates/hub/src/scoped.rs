@@ -75,6 +75,15 @@ impl<K: Scoped> ScopedCache<K> {
         }
     }
 
+    /// Caches that only a test fills.
+    #[cfg(test)]
+    pub fn detached(options: impl Fn() -> CacheOptions<K>) -> Self {
+        Self {
+            cluster: Cache::detached("a test's", options()),
+            namespaced: Cache::detached("a test's", options()),
+        }
+    }
+
     /// The object of that key.
     #[must_use]
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {

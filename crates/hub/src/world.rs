@@ -90,7 +90,7 @@ impl World {
             Cache::start("clusters", Api::all(client.clone()), all(), options)
         };
         Self {
-            overrides: Overrides::start(client, &queues, &placements, &bindings),
+            overrides: Overrides::start(client, &queues, &bindings),
             policies: ScopedCache::start("policies", client, || owned_options(&queues)),
             snapshots: ScopedCache::start("snapshots", client, || owned_options(&queues)),
             secrets: Cache::start(
@@ -217,6 +217,27 @@ fn enqueue_parents<K: kube::Resource>(queue: &Queue<ObjectKey>, change: &Change<
     }
 }
 
+/// A decoded list has room for up to twice as much; of what there is one for each cluster that adds up.
+fn tighten_placement(placement: &mut Placement) {
+    let Some(status) = &mut placement.status else {
+        return;
+    };
+    for cluster in status.placement_statuses.iter_mut().flatten() {
+        cluster.conditions.iter_mut().for_each(Vec::shrink_to_fit);
+    }
+    status
+        .placement_statuses
+        .iter_mut()
+        .for_each(Vec::shrink_to_fit);
+}
+
+/// As [`tighten_placement`].
+fn tighten_binding(binding: &mut Binding) {
+    if let Some(status) = &mut binding.status {
+        status.conditions.iter_mut().for_each(Vec::shrink_to_fit);
+    }
+}
+
 fn placement_options(
     queues: &Queues,
     observer: &Observer,
@@ -225,6 +246,7 @@ fn placement_options(
     let (queue, observer) = (queues.placements.clone(), observer.clone());
     let deliveries = queues.bindings.clone();
     CacheOptions {
+        trim: Some(tighten_placement),
         on_change: Arc::new(move |change: &Change<Placement>| {
             observer.placement_changed(change);
             // A status that we wrote is no reason to look again.
@@ -305,6 +327,7 @@ fn target(placement: &ObjectKey, cluster: &str) -> String {
 fn binding_options(queues: &Queues, observer: &Observer) -> CacheOptions<Binding> {
     let (queues, observer) = (queues.clone(), observer.clone());
     CacheOptions {
+        trim: Some(tighten_binding),
         indexes: vec![
             by_placement(),
             Index {

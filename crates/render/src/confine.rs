@@ -19,11 +19,13 @@ pub enum Privilege {
     Rbac,
     /// Changes of what Pods may do on their node.
     PodSecurity,
+    /// Changes of how much a namespace may use.
+    Quota,
 }
 
 impl Privilege {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Rbac, Self::PodSecurity];
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Rbac, Self::PodSecurity, Self::Quota];
 
     /// The word in the flag.
     #[must_use]
@@ -31,6 +33,7 @@ impl Privilege {
         match self {
             Self::Rbac => "rbac",
             Self::PodSecurity => "pod-security",
+            Self::Quota => "quota",
         }
     }
 }
@@ -55,13 +58,25 @@ pub enum Refusal {
     },
     /// A change of something that only an administrator may allow to change.
     #[error(
-        "it changes {field}, and a ResourceOverride does not change rights or pod security unless an \
+        "it changes {field}, and a ResourceOverride does not change rights, pod security or quotas unless an \
          administrator allows it (--allowed-in-namespaced-placements={})",
         .needs.as_str()
     )]
     Change {
         /// Where it stands.
         field: String,
+        /// What would allow it.
+        needs: Privilege,
+    },
+    /// What only an administrator may allow to be left out.
+    #[error(
+        "it leaves a {kind} out, and a ResourceOverride does not change rights, pod security or quotas unless \
+         an administrator allows it (--allowed-in-namespaced-placements={})",
+        .needs.as_str()
+    )]
+    LeaveOut {
+        /// Its kind.
+        kind: String,
         /// What would allow it.
         needs: Privilege,
     },
@@ -72,7 +87,7 @@ pub enum Refusal {
 
 /// The flag can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("--allowed-in-namespaced-placements: {0:?} is neither rbac nor pod-security")]
+#[error("--allowed-in-namespaced-placements: {0:?} is none of rbac, pod-security and quota")]
 pub struct PrivilegeError(String);
 
 /// See the module. The default allows nothing that has to be allowed.
@@ -92,6 +107,8 @@ const RIGHTS_FIELDS: [&str; 6] = [
     "userNames",
     "groupNames",
 ];
+/// Core kinds that limit a namespace. The usual roles of a namespace's people do not write them.
+const LIMITS: [&str; 2] = ["ResourceQuota", "LimitRange"];
 /// Fields that say what a Pod may do on its node (the Pod Security Standards), wherever a template has them.
 const POD_SECURITY: [&str; 7] = [
     "securityContext",
@@ -102,6 +119,32 @@ const POD_SECURITY: [&str; 7] = [
     "hostPort",
     "hostPath",
 ];
+/// Kinds of volumes, in a list `volumes`, that the restricted standard has not.
+const VOLUMES: [&str; 21] = [
+    "awsElasticBlockStore",
+    "azureDisk",
+    "azureFile",
+    "cephfs",
+    "cinder",
+    "fc",
+    "flexVolume",
+    "flocker",
+    "gcePersistentDisk",
+    "gitRepo",
+    "glusterfs",
+    "image",
+    "iscsi",
+    "nfs",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "quobyte",
+    "rbd",
+    "scaleIO",
+    "storageos",
+    "vsphereVolume",
+];
+/// Probes and handlers whose `host` is anybody's.
+const HANDLERS: [&str; 2] = ["httpGet", "tcpSocket"];
 /// Fields of core ConfigMaps and Secrets, whose keys are anybody's.
 const CONTENT: [&str; 3] = ["data", "binaryData", "stringData"];
 /// Beginnings of labels and annotations that say so.
@@ -186,6 +229,12 @@ impl Confinement {
                 self.require(Privilege::Rbac, &format!("/{field}"))?;
             }
         }
+        if was.group.is_empty()
+            && LIMITS.contains(&was.kind)
+            && before.get("spec") != after.get("spec")
+        {
+            self.require(Privilege::Quota, "/spec")?;
+        }
         let (was, is) = (settings(before), settings(after));
         let changed = was.keys().chain(is.keys());
         match changed
@@ -195,6 +244,28 @@ impl Confinement {
             Some(field) => self.require(Privilege::PodSecurity, field),
             None => Ok(()),
         }
+    }
+
+    /// Whether a namespaced override may leave an object out: not, where it may not change what is in it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn leave_out(&self, object: &Value) -> Result<(), Refusal> {
+        let id = ObjectId::of(object);
+        let needs = if RIGHTS.contains(&id.group) {
+            Privilege::Rbac
+        } else if id.group.is_empty() && LIMITS.contains(&id.kind) {
+            Privilege::Quota
+        } else {
+            return Ok(());
+        };
+        if self.allows(needs) {
+            return Ok(());
+        }
+        Err(Refusal::LeaveOut {
+            kind: id.kind.to_owned(),
+            needs,
+        })
     }
 
     /// Whether an administrator has allowed that.
@@ -214,12 +285,20 @@ impl Confinement {
     }
 }
 
-fn is_pod_security(field: &str) -> bool {
-    POD_SECURITY.contains(&field) || POD_SECURITY_KEYS.iter().any(|key| field.starts_with(key))
+fn is_pod_security(parent: &str, field: &str) -> bool {
+    match parent {
+        "volumes" if VOLUMES.contains(&field) => true,
+        parent if HANDLERS.contains(&parent) && field == "host" => true,
+        _ => {
+            POD_SECURITY.contains(&field)
+                || POD_SECURITY_KEYS.iter().any(|key| field.starts_with(key))
+        }
+    }
 }
 
-/// The pod security settings of an object, by path. Places in lists are left out of the path, so that
-/// another container beside one changes nothing of it; what stands in a list several times is sorted.
+/// The pod security settings of an object, by path. What stands in a list goes by its name (a container's,
+/// a volume's), not by its place, so that another container beside one changes nothing of it, and two can't
+/// change places. What has no name is told apart by what it is.
 fn settings(object: &Value) -> BTreeMap<String, Vec<String>> {
     let id = ObjectId::of(object);
     let free = match (id.group, id.kind) {
@@ -229,7 +308,7 @@ fn settings(object: &Value) -> BTreeMap<String, Vec<String>> {
     let mut found = BTreeMap::new();
     for (name, value) in object.as_object().into_iter().flatten() {
         if !free.contains(&name.as_str()) {
-            collect_field(name, value, "", &mut found);
+            collect_field("", name, value, "", &mut found);
         }
     }
     for values in found.values_mut() {
@@ -238,23 +317,36 @@ fn settings(object: &Value) -> BTreeMap<String, Vec<String>> {
     found
 }
 
-fn collect_field(name: &str, value: &Value, path: &str, found: &mut BTreeMap<String, Vec<String>>) {
+fn collect_field(
+    parent: &str,
+    name: &str,
+    value: &Value,
+    path: &str,
+    found: &mut BTreeMap<String, Vec<String>>,
+) {
     let path = format!("{path}/{name}");
-    if is_pod_security(name) {
+    if is_pod_security(parent, name) {
         found.entry(path).or_default().push(value.to_string());
     } else {
-        collect(value, &path, found);
+        collect(name, value, &path, found);
     }
 }
 
-fn collect(node: &Value, path: &str, found: &mut BTreeMap<String, Vec<String>>) {
+fn collect(parent: &str, node: &Value, path: &str, found: &mut BTreeMap<String, Vec<String>>) {
     match node {
         Value::Object(fields) => {
             for (name, value) in fields {
-                collect_field(name, value, path, found);
+                collect_field(parent, name, value, path, found);
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| collect(item, path, found)),
+        Value::Array(items) => {
+            for item in items {
+                match item.get("name").and_then(Value::as_str) {
+                    Some(name) => collect(parent, item, &format!("{path}/{name}"), found),
+                    None => collect(parent, item, path, found),
+                }
+            }
+        }
         _ => {}
     }
 }

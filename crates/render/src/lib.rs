@@ -18,6 +18,7 @@ mod object;
 mod overrides;
 mod patch;
 mod scope;
+mod subject;
 mod variables;
 
 use serde_json::Value;
@@ -29,6 +30,7 @@ pub use error::RenderError;
 pub use object::ObjectId;
 pub use overrides::{Override, OverrideName, PlacementKey, effects};
 pub use scope::{Scope, is_confined};
+pub use subject::Subject;
 
 /// The cluster that manifests are for.
 #[derive(Clone, Copy, Debug)]

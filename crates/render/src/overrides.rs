@@ -14,11 +14,12 @@ use windlass_status::digest::Digest;
 
 use crate::error::RenderError;
 use crate::object::ObjectId;
+use crate::subject::Subject;
 use crate::variables::substitute;
 use crate::{Cluster, View};
 
 /// A placement of either kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PlacementKey<'a> {
     /// Namespace of a ResourcePlacement; none for a ClusterResourcePlacement.
     pub namespace: Option<&'a str>,
@@ -102,17 +103,55 @@ impl<'a> Override<'a> {
     /// | scope Namespaced | none | the ResourcePlacement of that name in its own namespace |
     #[must_use]
     pub fn is_for(&self, placement: PlacementKey<'_>) -> bool {
-        let Some(reference) = self.placement else {
-            return true;
+        match self.placement {
+            None => true,
+            Some(reference) => self.resolved(reference) == Some(placement),
+        }
+    }
+
+    /// The placement that a reference names; none when it can name none.
+    fn resolved(&self, reference: &'a PlacementRef) -> Option<PlacementKey<'a>> {
+        let namespace = match (
+            reference.scope.unwrap_or(ResourceScope::Cluster),
+            self.selectors,
+        ) {
+            (ResourceScope::Cluster, _) => None,
+            (ResourceScope::Namespaced, Selectors::Cluster(_)) => return None,
+            (ResourceScope::Namespaced, Selectors::Namespace(namespace, _)) => Some(namespace),
         };
-        let namespace = match reference.scope.unwrap_or(ResourceScope::Cluster) {
-            ResourceScope::Cluster => None,
-            ResourceScope::Namespaced => match self.selectors {
-                Selectors::Cluster(_) => return false,
-                Selectors::Namespace(namespace, _) => Some(namespace),
-            },
+        Some(PlacementKey {
+            namespace,
+            name: &reference.name,
+        })
+    }
+
+    /// What it is about: the placement that it names, if it names one, otherwise what it selects.
+    #[must_use]
+    pub fn subjects(&self) -> Vec<Subject<'a>> {
+        if let Some(reference) = self.placement {
+            let named = self.resolved(reference);
+            return named.map(Subject::Placement).into_iter().collect();
+        }
+        let terms = match self.selectors {
+            Selectors::Namespace(own, _) => return vec![Subject::Namespace(own)],
+            Selectors::Cluster(terms) => terms,
         };
-        placement.name == reference.name && placement.namespace == namespace
+        let mut subjects = Vec::with_capacity(terms.len());
+        for term in terms {
+            let Some(name) = term.name.as_deref() else {
+                continue;
+            };
+            subjects.push(Subject::Object {
+                group: &term.group,
+                version: &term.version,
+                kind: &term.kind,
+                name,
+            });
+            if is_namespace(term) {
+                subjects.push(Subject::Namespace(name));
+            }
+        }
+        subjects
     }
 
     /// Whether it selects this object:
@@ -133,11 +172,9 @@ impl<'a> Override<'a> {
                 ) == (id.group, id.version, id.kind);
                 same && term.name.as_deref() == Some(id.name)
             }),
-            (Selectors::Cluster(terms), Some(namespace)) => terms.iter().any(|term| {
-                let is_namespace =
-                    term.group.is_empty() && term.version == "v1" && term.kind == "Namespace";
-                is_namespace && term.name.as_deref() == Some(namespace)
-            }),
+            (Selectors::Cluster(terms), Some(namespace)) => terms
+                .iter()
+                .any(|term| is_namespace(term) && term.name.as_deref() == Some(namespace)),
             (Selectors::Namespace(own, terms), namespace) => {
                 namespace == Some(own)
                     && terms.iter().any(|term| {
@@ -162,6 +199,10 @@ impl<'a> Override<'a> {
     pub(crate) const fn is_administrators(&self) -> bool {
         matches!(self.selectors, Selectors::Cluster(_))
     }
+}
+
+fn is_namespace(term: &ResourceSelectorTerm) -> bool {
+    term.group.is_empty() && term.version == "v1" && term.kind == "Namespace"
 }
 
 /// No selector: no cluster; no terms: every cluster; else any term by labels. A term without a label

@@ -21,22 +21,31 @@ pub fn render_part(
     let mut changed: Option<Value> = None;
     for Effective { source, rules } in effective.iter().filter(|e| e.source.selects(&id)) {
         for (position, rule) in rules {
+            let refused = |path, why| {
+                Box::new(RenderError {
+                    cluster: view.cluster.name.to_owned(),
+                    object: Some(id.to_string()),
+                    envelope: part.envelope.cloned(),
+                    by: Some(source.name.clone()),
+                    rule: Some(*position),
+                    path,
+                    why,
+                })
+            };
             if rule.override_type == Some(OverrideType::Delete) {
-                return Ok(Rendered::LeftOut);
+                if source.is_administrators() {
+                    return Ok(Rendered::LeftOut);
+                }
+                let left_out = view.confinement.leave_out(part.object);
+                return match left_out {
+                    Ok(()) => Ok(Rendered::LeftOut),
+                    Err(refusal) => Err(refused(None, refusal.to_string())),
+                };
             }
             let object = changed.get_or_insert_with(|| part.object.clone());
             for patch in rule.json_patch_overrides.as_deref().unwrap_or_default() {
-                apply(view, source, patch, object).map_err(|why| {
-                    Box::new(RenderError {
-                        cluster: view.cluster.name.to_owned(),
-                        object: Some(id.to_string()),
-                        envelope: part.envelope.cloned(),
-                        by: Some(source.name.clone()),
-                        rule: Some(*position),
-                        path: Some(patch.path.clone()),
-                        why,
-                    })
-                })?;
+                apply(view, source, patch, object)
+                    .map_err(|why| refused(Some(patch.path.clone()), why))?;
             }
         }
     }

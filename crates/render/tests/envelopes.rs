@@ -475,3 +475,34 @@ fn attacks_with_patches() {
         }
     }
 }
+
+/// Leaving out is a change, too: a ResourceOverride does not take away what an administrator placed to rule
+/// the namespace by, in a placement of whichever scope.
+#[test]
+fn attacks_by_leaving_out() {
+    let rbac = "rbac.authorization.k8s.io/v1";
+    for (api_version, kind, harmless) in [
+        ("v1", "ConfigMap", true),
+        ("networking.k8s.io/v1", "NetworkPolicy", true),
+        (rbac, "RoleBinding", false),
+        (rbac, "Role", false),
+        ("v1", "ResourceQuota", false),
+        ("v1", "LimitRange", false),
+    ] {
+        let object = json!({"apiVersion": api_version, "kind": kind,
+            "metadata": {"name": "web", "namespace": "app"}});
+        let team = || ro("o", selector(api_version, kind, "web"), json!([delete()]));
+        let result = render_in(WEB, Scope::Cluster, REFUSED, &object, &[team()]);
+        assert_eq!(result.is_ok(), harmless, "{kind}: {result:?}");
+        if let Err(errors) = result {
+            let text = errors[0].to_string();
+            assert!(text.contains("unless an administrator allows it"), "{text}");
+            assert_eq!((errors[0].rule, errors[0].path.as_deref()), (Some(0), None));
+        }
+        let administrators = cro("o", namespace(), json!([delete()]));
+        for (source, privileged) in [(team(), ALLOWED), (administrators, REFUSED)] {
+            let result = render_in(WEB, Scope::Cluster, privileged, &object, &[source]);
+            assert!(result.is_ok(), "{kind}: {result:?}");
+        }
+    }
+}

@@ -12,6 +12,8 @@ use crate::view::{Readiness, RollingView, RolloutBinding};
 pub(crate) struct Ledger<'a> {
     /// Clusters that are available now: a live binding there is ready, and none is being deleted.
     available: BTreeSet<&'a str>,
+    /// Those of them that may get what they are to get at any moment, without another leave.
+    withheld: BTreeSet<&'a str>,
     /// Clusters with a binding that is being deleted.
     leaving: BTreeSet<&'a str>,
     /// Clusters with a live binding that holds, or may hold, the resources.
@@ -37,10 +39,13 @@ impl<'a> Ledger<'a> {
         };
         let leaving = clusters(&|b| b.deleting);
         let held = clusters(&|b| !b.deleting && may_hold(b));
-        let mut available = clusters(&|b| {
-            !b.deleting && may_hold(b) && matches!(settled(b, now), Ready | DiffReported)
-        });
+        let serves = |b: &RolloutBinding<'_>, as_what: &[Readiness]| {
+            !b.deleting && may_hold(b) && as_what.contains(&settled(b, now))
+        };
+        let mut available = clusters(&|b| serves(b, &[Ready, DiffReported, Withheld]));
         available.retain(|cluster| !leaving.contains(cluster));
+        let mut withheld = clusters(&|b| serves(b, &[Withheld]));
+        withheld.retain(|cluster| available.contains(cluster));
         let refused = clusters(&|b| {
             b.state == BindingState::Bound && !b.deleting && settled(b, now) == Refused
         });
@@ -60,6 +65,7 @@ impl<'a> Ledger<'a> {
             slots: max_unavailable.max(1).saturating_sub(moving),
             additions: view.target.saturating_add(max_surge).saturating_sub(loads),
             available,
+            withheld,
             leaving,
             held,
             now,
@@ -80,15 +86,30 @@ impl<'a> Ledger<'a> {
     /// The clusters that are available suffice, whatever happens to the others. Then those others, with
     /// what is on its way, are no more than maxUnavailable.
     pub(crate) fn is_floor_kept(&self) -> bool {
-        self.available.len() >= self.floor
+        self.lasting() >= self.floor
     }
 
-    /// Gives up a cluster; `false` when it is available and none can be spared.
+    /// Gives up a cluster; `false` when it is available and none can be spared. One from which something is
+    /// withheld is among those that may go down anyhow: to give it up takes nothing from the others.
     pub(crate) fn give_up(&mut self, cluster: &str) -> bool {
         if !self.available.contains(cluster) {
             return true;
         }
-        self.available.len() > self.floor && self.available.remove(cluster)
+        let suffices = if self.withheld.contains(cluster) {
+            self.available.len() > self.floor
+        } else {
+            self.lasting() > self.floor
+        };
+        if suffices {
+            self.available.remove(cluster);
+            self.withheld.remove(cluster);
+        }
+        suffices
+    }
+
+    /// How many clusters are available even if all that is withheld goes out now.
+    fn lasting(&self) -> usize {
+        self.available.len().saturating_sub(self.withheld.len())
     }
 
     /// Counts a failed binding that gets another chance: it is on its way, and a load again. One that
@@ -118,7 +139,7 @@ impl<'a> Ledger<'a> {
     }
 }
 
-use Readiness::{DiffReported, Failed, Ready, ReadyAt, Refused, Unreachable};
+use Readiness::{DiffReported, Failed, Ready, ReadyAt, Refused, Unreachable, Withheld};
 
 /// A waiting period that has ended is over.
 fn settled(binding: &RolloutBinding<'_>, now: Timestamp) -> Readiness {
@@ -154,6 +175,6 @@ fn is_load(binding: &RolloutBinding<'_>, now: Timestamp) -> bool {
         && match settled(binding, now) {
             Failed | Refused | DiffReported => false,
             Unreachable => !going,
-            Ready | ReadyAt(_) | Readiness::InProgress => true,
+            Ready | ReadyAt(_) | Readiness::InProgress | Withheld => true,
         }
 }

@@ -56,6 +56,14 @@ pub struct RollingPlan {
 /// A cluster that refused what it was given, with nothing known to serve there, counts as failed, and target
 /// in *spare* is without it until it is given something else.
 ///
+/// From a cluster that is on target something may be *withheld*: it can't be placed anywhere, so that nothing
+/// was sent and the old content serves on. Such a cluster is available, and is moved and removed as a ready
+/// one is. But the fault may be of the whole version, and may end without any write of a binding (the hub is
+/// started with other flags): then every cluster that was given that version gets it at once. So it has its
+/// slot until then, and *spare* for others is without it. No more than maxUnavailable clusters are thus given
+/// what can't be placed; the rest lose nothing by waiting, since they could not get it either. (An override
+/// that can't be worked in costs nothing at all: it ends by a change that needs leave, cluster by cluster.)
+///
 /// With maxUnavailable 0 a ready cluster can't be updated, and with maxSurge 0 as well none can be
 /// replaced: those who ask for both wait for ever, as with the peer.
 #[must_use]
@@ -147,7 +155,7 @@ fn remove<'a>(
             Readiness::Unreachable | Readiness::ReadyAt(_) => {
                 ledger.is_floor_kept() && ledger.give_up(binding.cluster)
             }
-            Readiness::Ready | Readiness::DiffReported => {
+            Readiness::Ready | Readiness::DiffReported | Readiness::Withheld => {
                 ready.push(binding);
                 continue;
             }
@@ -181,7 +189,9 @@ fn update_within_budget<'a>(
             }
             let may_go = match (step, ledger.readiness(binding)) {
                 (6, Readiness::InProgress) => ledger.take_slot(),
-                (7, Readiness::Ready | Readiness::DiffReported) => ledger.give_up(binding.cluster),
+                (7, Readiness::Ready | Readiness::DiffReported | Readiness::Withheld) => {
+                    ledger.give_up(binding.cluster)
+                }
                 (8, Readiness::Unreachable | Readiness::ReadyAt(_)) => ledger.is_floor_kept(),
                 _ => false,
             };

@@ -64,6 +64,9 @@ pub enum Readiness {
     /// What is wanted there can't be made (an override that can't be worked in), and nothing is known to
     /// serve: until that is mended the cluster is no part of what the others have to keep up.
     Refused,
+    /// What is wanted can't be placed anywhere, and what the cluster had before serves on. It is available,
+    /// and yet has had its turn: once the hub may place it after all, the cluster gets it at once.
+    Withheld,
     /// Nothing is heard of the member.
     Unreachable,
 }
@@ -78,6 +81,7 @@ impl Readiness {
             // What runs there is as available as before, and moving it costs as much: what could not be
             // made has cost nothing, and holds no other cluster up.
             ready::Readiness::Ready | ready::Readiness::Undisturbed => Self::Ready,
+            ready::Readiness::Withheld => Self::Withheld,
             ready::Readiness::ReadyAt(at) => Self::ReadyAt(at),
             ready::Readiness::InProgress => Self::InProgress,
             ready::Readiness::Failed(Stage::Overridden) => Self::Refused,

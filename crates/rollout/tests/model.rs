@@ -7,7 +7,9 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use windlass_api::binding::BindingState::{self, Bound, Scheduled, Unscheduled};
-use windlass_rollout::Readiness::{Failed, InProgress, Ready, ReadyAt, Unreachable};
+use windlass_rollout::Readiness::{
+    Failed, InProgress, Ready, ReadyAt, Refused, Unreachable, Withheld,
+};
 use windlass_rollout::{Readiness, RollingPlan, RollingView, RolloutBinding, plan_rolling};
 
 /// What comes of a version where it is applied.
@@ -17,6 +19,29 @@ enum Quality {
     Untrackable,
     Stuck,
     Bad,
+    /// An override can't be worked in on the members of odd number; on the others it is good.
+    Patchy,
+    /// It can't be placed anywhere, until the hub is told otherwise.
+    Unplaceable,
+}
+
+/// What a member does with a version.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Answer {
+    Takes(Quality),
+    /// Its override can't be worked in: nothing is sent.
+    Refuses,
+    /// Nothing is sent to anybody.
+    Withholds,
+}
+
+/// What the status of a binding tells of what was there before, if anything (see `ready::left`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Said {
+    Nothing,
+    /// Available, when the binding had been changed so often.
+    Available(usize),
+    Unavailable,
 }
 
 #[derive(Clone, Debug)]
@@ -41,6 +66,9 @@ struct Binding {
     report: Readiness,
     /// Told to the member yet; waits while it isn't reachable.
     delivered: bool,
+    /// How often it was changed.
+    changes: usize,
+    said: Said,
 }
 
 #[derive(Clone, Debug)]
@@ -98,7 +126,18 @@ impl World {
             version: 0,
             report: InProgress,
             delivered: false,
+            changes: 0,
+            said: Said::Nothing,
         });
+    }
+
+    fn answer(&self, binding: &Binding) -> Answer {
+        match self.versions[binding.version] {
+            Quality::Patchy if binding.member % 2 == 1 => Answer::Refuses,
+            Quality::Patchy => Answer::Takes(Quality::Good),
+            Quality::Unplaceable => Answer::Withholds,
+            other => Answer::Takes(other),
+        }
     }
 
     fn readiness(&self, binding: &Binding) -> Readiness {
@@ -138,8 +177,31 @@ impl World {
         match self.readiness(binding) {
             Ready => true,
             ReadyAt(at) => at <= self.now,
-            _ => false,
+            Unreachable => false,
+            _ => self.serves_on(binding),
         }
+    }
+
+    /// Nothing was sent there, and what it had before is known to serve.
+    fn serves_on(&self, binding: &Binding) -> bool {
+        self.answer(binding) == Answer::Withholds
+            && binding.said == Said::Available(binding.changes)
+    }
+
+    /// Members that refused what they were to get and never had anything: not reckoned with.
+    fn refused(&self) -> usize {
+        let leaving = |b: &Binding| {
+            let mut same = self.bindings.iter().filter(|o| o.member == b.member);
+            same.any(|other| other.deleting)
+        };
+        let refused = self.bindings.iter().filter(|b| {
+            b.state == Bound && !b.deleting && self.readiness(b) == Refused && !leaving(b)
+        });
+        let members: BTreeSet<_> = refused.map(|b| b.member).collect();
+        for member in &members {
+            assert!(!self.members[*member].disturbed, "{self:?}");
+        }
+        members.len()
     }
 
     /// Members known to serve, by the test's own account.
@@ -164,7 +226,7 @@ impl World {
             let going = b.deleting || b.state == Unscheduled;
             b.was_bound
                 && match self.readiness(b) {
-                    Failed => false,
+                    Failed | Refused => false,
                     Unreachable => !going,
                     _ => true,
                 }
@@ -174,13 +236,15 @@ impl World {
 
     /// The member learns what is wanted of it.
     fn deliver(&mut self, index: usize) {
+        let answer = self.answer(&self.bindings[index]);
         let binding = &mut self.bindings[index];
         let member = &mut self.members[binding.member];
         if binding.delivered || !member.reachable {
             return;
         }
         binding.delivered = true;
-        if member.serving {
+        let sent = binding.deleting || matches!(answer, Answer::Takes(_));
+        if sent && member.serving {
             member.serving = false;
             member.disturbed = true;
         }
@@ -213,6 +277,7 @@ impl World {
                 b.version = latest;
                 b.report = InProgress;
                 b.delivered = false;
+                b.changes += 1;
             }
             if remove {
                 assert!(b.state == Unscheduled && !b.deleting);
@@ -227,7 +292,8 @@ impl World {
             self.deliver(index);
         }
         let lost = available.intersection(&disturbed).count();
-        let floor = self.wanted.saturating_sub(self.max_unavailable);
+        let wanted = self.wanted.saturating_sub(self.refused());
+        let floor = wanted.saturating_sub(self.max_unavailable);
         assert!(
             lost == 0 || available.len() - lost >= floor,
             "I1: {plan:?} in {self:?}"
@@ -265,21 +331,71 @@ impl World {
         );
     }
 
-    /// The member reports on what it was told.
-    fn report(&mut self, index: usize, quality: Quality) {
-        let b = &mut self.bindings[index];
-        let member = &mut self.members[b.member];
-        if b.state == Scheduled || b.deleting || !b.delivered || !member.reachable {
+    /// The member reports on what it was told, or the hub on what it could not tell it.
+    fn report(&mut self, index: usize) {
+        let b = &self.bindings[index];
+        if b.state == Scheduled || b.deleting || !b.delivered || !self.members[b.member].reachable {
             return;
         }
-        match quality {
-            Quality::Good => b.report = Ready,
-            Quality::Untrackable => b.report = ReadyAt(self.now + SignedDuration::from_secs(60)),
-            Quality::Stuck => b.report = InProgress,
-            Quality::Bad => b.report = Failed,
+        match self.answer(b) {
+            Answer::Takes(quality) => self.turns_out(index, quality),
+            Answer::Refuses => self.refuse(index, Ready, Refused),
+            Answer::Withholds => self.refuse(index, Withheld, Failed),
         }
+    }
+
+    fn turns_out(&mut self, index: usize, quality: Quality) {
+        let b = &mut self.bindings[index];
+        let member = &mut self.members[b.member];
+        b.report = match quality {
+            Quality::Good => Ready,
+            Quality::Untrackable => ReadyAt(self.now + SignedDuration::from_secs(60)),
+            Quality::Bad => Failed,
+            _ => InProgress,
+        };
         member.serving = matches!(quality, Quality::Good | Quality::Untrackable);
         member.disturbed &= !member.serving;
+        b.said = if member.serving {
+            Said::Available(b.changes)
+        } else {
+            Said::Unavailable
+        };
+    }
+
+    /// Nothing was sent. What is said depends on what is known to be there.
+    fn refuse(&mut self, index: usize, serving: Readiness, nothing: Readiness) {
+        let b = &mut self.bindings[index];
+        (b.said, b.report) = match b.said {
+            Said::Available(when) if b.changes - when <= 1 => (Said::Available(b.changes), serving),
+            Said::Available(_) | Said::Unavailable => (Said::Unavailable, Failed),
+            Said::Nothing => (Said::Nothing, nothing),
+        };
+    }
+
+    /// Of its own accord something happens to what runs; nobody looks where nothing was sent.
+    fn suffer(&mut self, index: usize, quality: Quality) {
+        let b = &self.bindings[index];
+        let watched = matches!(self.answer(b), Answer::Takes(_));
+        let told = b.state != Scheduled && !b.deleting && b.delivered;
+        if watched && told && self.members[b.member].reachable {
+            self.turns_out(index, quality);
+        }
+    }
+
+    /// The hub is told to place what it could not, without a word to the bindings.
+    fn allow(&mut self, version: usize, quality: Quality) {
+        if self.versions[version] != Quality::Unplaceable {
+            return;
+        }
+        self.versions[version] = quality;
+        for index in 0..self.bindings.len() {
+            let b = &mut self.bindings[index];
+            if b.version == version && b.state != Scheduled && !b.deleting {
+                b.delivered = false;
+                b.report = InProgress;
+                self.deliver(index);
+            }
+        }
     }
 
     /// The finalizer of a binding that is being deleted goes.
@@ -310,9 +426,8 @@ impl World {
     fn happen(&mut self, kind: u8, index: usize) {
         let size = self.members.len();
         let pick = index % self.bindings.len();
-        let quality = self.versions[self.bindings[pick].version];
         match kind {
-            0..=5 => self.report(pick, quality),
+            0..=5 => self.report(pick),
             6 => self.members[index % size].reachable = false,
             7 | 8 => {
                 self.members[index % size].reachable = true;
@@ -322,14 +437,16 @@ impl World {
                     }
                 }
             }
-            9 => self.versions.push(match index % 6 {
+            9 => self.versions.push(match index % 9 {
                 0..=2 => Quality::Good,
                 3 => Quality::Untrackable,
                 4 => Quality::Stuck,
-                _ => Quality::Bad,
+                5 => Quality::Bad,
+                6 | 7 => Quality::Patchy,
+                _ => Quality::Unplaceable,
             }),
             // Of its own accord.
-            10 => self.report(
+            10 => self.suffer(
                 pick,
                 if index.is_multiple_of(2) {
                     Quality::Stuck
@@ -339,6 +456,14 @@ impl World {
             ),
             11 | 12 => self.finish(pick),
             13 => self.now += SignedDuration::from_secs(40),
+            14 => self.allow(
+                index % self.versions.len(),
+                if index.is_multiple_of(2) {
+                    Quality::Good
+                } else {
+                    Quality::Stuck
+                },
+            ),
             _ => {
                 if self.wanted < size {
                     self.swap(pick, index % size);
@@ -364,7 +489,7 @@ impl World {
             self.now += SignedDuration::from_secs(61);
             for i in (0..self.bindings.len()).rev() {
                 if self.bindings[i].version == self.latest() {
-                    self.report(i, Quality::Good);
+                    self.report(i);
                 }
                 self.finish(i);
             }
@@ -392,7 +517,7 @@ proptest! {
         spare in 0..4_usize,
         max_unavailable in 1..4_usize,
         max_surge in 0..4_usize,
-        events in vec((0..15_u8, any::<u16>()), 0..150),
+        events in vec((0..16_u8, any::<u16>()), 0..150),
     ) {
         let mut world = World::new(wanted + spare, wanted, max_unavailable, max_surge);
         world.settle();
@@ -415,7 +540,7 @@ proptest! {
         let mut world = World::new(wanted * 2 + 2, wanted, 0, max_surge);
         world.settle();
         for i in 0..world.bindings.len() {
-            world.report(i, Quality::Good);
+            world.report(i);
         }
         for (from, to) in swaps {
             let (from, to) = (usize::from(from) % world.bindings.len(), usize::from(to) % world.members.len());
@@ -425,7 +550,7 @@ proptest! {
         for _ in 0..100 {
             world.settle();
             for i in (0..world.bindings.len()).rev() {
-                world.report(i, Quality::Good);
+                world.report(i);
                 world.finish(i);
             }
         }
@@ -434,7 +559,7 @@ proptest! {
 
     #[test]
     fn order_does_not_matter(
-        events in vec((0..15_u8, any::<u16>()), 0..60),
+        events in vec((0..16_u8, any::<u16>()), 0..60),
         turn in any::<usize>(),
     ) {
         let mut world = World::new(8, 6, 2, 1);

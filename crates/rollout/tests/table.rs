@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use windlass_api::binding::BindingState::{self, Bound, Scheduled, Unscheduled};
 use windlass_rollout::Readiness::{
-    DiffReported, Failed, InProgress, Ready, ReadyAt, Refused, Unreachable,
+    DiffReported, Failed, InProgress, Ready, ReadyAt, Refused, Unreachable, Withheld,
 };
 use windlass_rollout::{Readiness, RollingPlan, RollingView, RolloutBinding, plan_rolling};
 
@@ -538,5 +538,54 @@ fn a_cluster_that_refuses_costs_the_others_nothing() {
         (1, number(1), number(0)),
         &[current("a", Refused), scheduled("b")],
         [&[], &["b"], &[], &[]],
+    );
+}
+
+#[test]
+fn a_cluster_from_which_something_is_withheld_serves_and_has_had_its_turn() {
+    let one = || (3, number(1), number(1));
+    row(
+        "the others wait: what can't be placed may be placed after all, and then at once",
+        one(),
+        &[current("a", Withheld), old("b", Ready), old("c", Ready)],
+        [&[], &[], &[], &["b", "c"]],
+    );
+    row(
+        "within the budget the next may follow",
+        (3, number(2), number(1)),
+        &[current("a", Withheld), old("b", Ready), old("c", Ready)],
+        [&["b"], &[], &[], &["c"]],
+    );
+    row(
+        "it is the first to get the next version: it takes nothing from the others",
+        one(),
+        &[old("a", Ready), old("b", Ready), old("c", Withheld)],
+        [&["c"], &[], &[], &["a", "b"]],
+    );
+    row(
+        "it serves: while another is down it stays as it is",
+        one(),
+        &[old("a", Withheld), old("b", Failed), old("c", Ready)],
+        [&["b"], &[], &[], &["a", "c"]],
+    );
+    row(
+        "nor is it removed then",
+        one(),
+        &[
+            unscheduled("a", Withheld),
+            current("b", Failed),
+            current("c", Ready),
+        ],
+        [&[], &[], &[], &[]],
+    );
+    row(
+        "it carries the resources, so that it counts against the surge",
+        (2, number(1), number(0)),
+        &[
+            unscheduled("a", Withheld),
+            current("b", Failed),
+            scheduled("c"),
+        ],
+        [&[], &["c"], &[], &[]],
     );
 }

@@ -23,8 +23,12 @@ pub enum Readiness {
     /// A reachable member reported a true failure for the desired state, at this stage.
     Failed(Stage),
     /// The desired state can't be made, so that the cluster was left alone; what it was given before was
-    /// available, and runs on.
+    /// available, and runs on. Nothing comes to the cluster before somebody gives leave for it.
     Undisturbed,
+    /// What is wanted can't be placed anywhere, so that the cluster was left alone; what it was given before
+    /// was available, and runs on. The hub may be told to place it after all (by its flags), and then the
+    /// cluster gets it without anybody's leave.
+    Withheld,
     /// The member does not report: unavailable, whatever its last report says.
     Unreachable,
     /// Everything else.
@@ -50,7 +54,9 @@ pub struct Facts<'a> {
 /// |---|---|
 /// | the cluster does not report | Unreachable |
 /// | Overridden False, and [`was_available`] | Undisturbed |
+/// | Overridden False, and Available Unknown NotAllWorkAreAvailable ([`Left::Unavailable`]) | Failed, of Available |
 /// | Overridden False | Failed |
+/// | WorkSynchronized False, reason SyncWorkFailed, and Available Unknown for the same reason | Withheld |
 /// | WorkSynchronized False, reason SyncWorkFailed | Failed |
 /// | Applied False, reason NotAllWorkHaveBeenApplied | Failed |
 /// | DiffReported True | Ready |
@@ -68,9 +74,16 @@ pub fn classify(facts: &Facts<'_>, now: Timestamp) -> Readiness {
     let failed = [Stage::Overridden, Stage::WorkSynchronized, Stage::Applied]
         .into_iter()
         .find(|stage| get(*stage).is_some_and(|condition| is_failure(*stage, condition)));
+    let is_left = |why| get(Stage::Available).is_some_and(|condition| is_unknown(condition, why));
     match failed {
         // Whoever leaves a cluster alone leaves that condition, too: it is about what runs there.
         Some(Stage::Overridden) if was_available(facts.binding) => return Readiness::Undisturbed,
+        Some(Stage::Overridden) if is_left(BindingReason::NotAllWorkAreAvailable) => {
+            return Readiness::Failed(Stage::Available);
+        }
+        Some(Stage::WorkSynchronized) if is_left(BindingReason::SyncWorkFailed) => {
+            return Readiness::Withheld;
+        }
         Some(stage) => return Readiness::Failed(stage),
         None => {}
     }
@@ -95,18 +108,65 @@ pub fn classify(facts: &Facts<'_>, now: Timestamp) -> Readiness {
     }
 }
 
-/// Whether a cluster is known to have been available with what it was given last: the condition says so, or,
-/// where nothing could be made of what it was to get since, that it did so then (Unknown, OverriddenFailed).
+/// What a cluster has that is left alone because what it is to get can't be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// What it was given last was available.
+    Available,
+    /// It was given something, and that is not known to be available.
+    Unavailable,
+    /// Nothing, as far as is known: nothing was applied there.
+    Nothing,
+}
+
+/// What a cluster has, by the status of its binding before what it asks for now was refused.
+///
+/// Available counts only when the status is about the binding as it was one change ago. What was asked for in
+/// between may have been sent without a word said of it yet: then nobody knows what runs there.
 #[must_use]
-pub fn was_available(binding: &Binding) -> bool {
+pub fn left(binding: &Binding) -> Left {
+    let conditions = binding.status.as_ref().and_then(|s| s.conditions.as_ref());
+    let find = |stage: Stage| {
+        conditions.and_then(|conditions| conditions::find(conditions, stage.as_str()))
+    };
+    let is_next = |condition: &Condition| {
+        let (was, is) = (condition.observed_generation, binding.metadata.generation);
+        was.zip(is)
+            .is_none_or(|(was, is)| is.saturating_sub(was) <= 1)
+    };
+    match find(Stage::Available) {
+        _ if find(Stage::Applied).is_some_and(|c| is_failure(Stage::Applied, c)) => {
+            Left::Unavailable
+        }
+        Some(available) if says_available(available) && is_next(available) => Left::Available,
+        Some(_) => Left::Unavailable,
+        None if find(Stage::Applied).is_some() => Left::Unavailable,
+        None if find(Stage::WorkSynchronized).is_some_and(is_true)
+            && find(Stage::DiffReported).is_none() =>
+        {
+            Left::Unavailable
+        }
+        None => Left::Nothing,
+    }
+}
+
+/// Whether a cluster is known to have been available with what it was given last: the condition says so, or,
+/// where nothing could be made of what it was to get since, that it did so then.
+fn was_available(binding: &Binding) -> bool {
     let conditions = binding.status.as_ref().and_then(|s| s.conditions.as_ref());
     let available = conditions.and_then(|list| conditions::find(list, Stage::Available.as_str()));
-    available.is_some_and(|condition| {
-        let reason = BindingReason::parse(&condition.reason);
-        is_true(condition)
-            || conditions::status(condition) == Status::Unknown
-                && reason == Some(BindingReason::OverriddenFailed)
-    })
+    available.is_some_and(says_available)
+}
+
+fn says_available(available: &Condition) -> bool {
+    is_true(available)
+        || is_unknown(available, BindingReason::OverriddenFailed)
+        || is_unknown(available, BindingReason::SyncWorkFailed)
+}
+
+fn is_unknown(condition: &Condition, why: BindingReason) -> bool {
+    conditions::status(condition) == Status::Unknown
+        && BindingReason::parse(&condition.reason) == Some(why)
 }
 
 fn is_true(condition: &Condition) -> bool {
@@ -270,6 +330,82 @@ mod tests {
             let left = binding(&[refused, (Stage::Available, status, "R")], 1);
             assert_eq!(class(&left, false, 200), expected, "{status}");
             assert_eq!(class(&left, true, 200), Readiness::Unreachable);
+        }
+    }
+
+    #[test]
+    fn what_a_refusal_says_of_what_runs_there() {
+        use Readiness::{Failed, Undisturbed, Withheld};
+        use Stage::{Available, Overridden, WorkSynchronized};
+        let rows = [
+            (Overridden, "OverriddenFailed", Undisturbed),
+            (Overridden, "SyncWorkFailed", Undisturbed),
+            (Overridden, "NotAllWorkAreAvailable", Failed(Available)),
+            (WorkSynchronized, "SyncWorkFailed", Withheld),
+            (
+                WorkSynchronized,
+                "NotAllWorkAreAvailable",
+                Failed(WorkSynchronized),
+            ),
+        ];
+        for (stage, left, expected) in rows {
+            let why = match stage {
+                Overridden => "OverriddenFailed",
+                _ => "SyncWorkFailed",
+            };
+            let refused = binding(&[(stage, "False", why), (Available, "Unknown", left)], 1);
+            assert_eq!(class(&refused, false, 200), expected, "{stage} {left}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_where_nothing_can_be_made() {
+        use Stage::{Applied, Available, DiffReported, Overridden, WorkSynchronized};
+        // Conditions; how many changes ago they were written; what is left.
+        let available = (Available, "True", "AllWorkAreAvailable");
+        let refused = (Overridden, "False", "OverriddenFailed");
+        let sent = (WorkSynchronized, "True", "AllWorkSynced");
+        type Said = [(Stage, &'static str, &'static str)];
+        let rows: &[(&Said, i64, Left)] = &[
+            (&[], 1, Left::Nothing),
+            (&[refused], 1, Left::Nothing),
+            (&[sent, (DiffReported, "True", "R")], 1, Left::Nothing),
+            (&[sent], 1, Left::Unavailable),
+            (&[(Applied, "False", "R")], 1, Left::Unavailable),
+            (&[(Available, "False", "R")], 1, Left::Unavailable),
+            (
+                &[(Applied, "False", "NotAllWorkHaveBeenApplied"), available],
+                1,
+                Left::Unavailable,
+            ),
+            (&[available], 0, Left::Available),
+            (&[available], 1, Left::Available),
+            // What was asked for in between may have been sent.
+            (&[available], 2, Left::Unavailable),
+            (
+                &[(Available, "Unknown", "OverriddenFailed")],
+                1,
+                Left::Available,
+            ),
+            (
+                &[(Available, "Unknown", "SyncWorkFailed")],
+                1,
+                Left::Available,
+            ),
+            (
+                &[(Available, "Unknown", "OverriddenFailed")],
+                2,
+                Left::Unavailable,
+            ),
+            (
+                &[(Available, "Unknown", "NotAllWorkAreAvailable")],
+                1,
+                Left::Unavailable,
+            ),
+        ];
+        for (row, (conditions, ago, expected)) in rows.iter().enumerate() {
+            let binding = binding(conditions, 1 - ago);
+            assert_eq!(left(&binding), *expected, "row {row}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! `windlass plan`: what a placement would do, without doing it.
 
+mod ending;
 mod text;
 mod wish;
 
@@ -106,7 +107,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     {
         decided.leave_out_manifests();
     }
-    let undecided = preview.decided.is_none();
+    let undecided = preview.decided.is_none() && preview.deleting.is_none();
     cli::print(&match args.output {
         Output::Table => text::of(&preview, &made.warnings, args.all),
         Output::Json => {

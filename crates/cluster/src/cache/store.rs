@@ -38,11 +38,51 @@ pub(super) struct ListOutcome<K> {
 
 /// See the module.
 pub(super) struct Store<K> {
-    objects: BTreeMap<ObjectKey, Entry<K>>,
+    objects: BTreeMap<Arc<ObjectKey>, Entry<K>>,
     index_of: Vec<Index<K>>,
-    indexes: Vec<HashMap<String, BTreeSet<ObjectKey>>>,
+    indexes: Vec<HashMap<Box<str>, Keys>>,
     graves: Graves,
     epoch: u64,
+}
+
+/// The objects under one value of an index. Many indexes have one under each value, and a set of one is
+/// more than half a KiB.
+enum Keys {
+    One(Arc<ObjectKey>),
+    Many(BTreeSet<Arc<ObjectKey>>),
+}
+
+impl Keys {
+    fn iter(&self) -> impl Iterator<Item = &Arc<ObjectKey>> {
+        let (one, many) = match self {
+            Self::One(key) => (Some(key), None),
+            Self::Many(keys) => (None, Some(keys)),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+
+    fn insert(&mut self, key: &Arc<ObjectKey>) {
+        match self {
+            Self::One(known) if known == key => {}
+            Self::One(known) => {
+                *self = Self::Many(BTreeSet::from([Arc::clone(known), Arc::clone(key)]));
+            }
+            Self::Many(keys) => {
+                keys.insert(Arc::clone(key));
+            }
+        }
+    }
+
+    /// Whether none is left.
+    fn remove(&mut self, key: &ObjectKey) -> bool {
+        match self {
+            Self::One(known) => **known == *key,
+            Self::Many(keys) => {
+                keys.remove(key);
+                keys.is_empty()
+            }
+        }
+    }
 }
 
 struct Entry<K> {
@@ -76,7 +116,7 @@ impl<K: Resource> Store<K> {
 
     pub(super) fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
         self.objects
-            .range(ObjectKey::namespaced(namespace, "")..)
+            .range::<ObjectKey, _>(&ObjectKey::namespaced(namespace, "")..)
             .take_while(|(key, _)| key.namespace == namespace)
             .map(|(_, entry)| Arc::clone(&entry.object))
             .collect()
@@ -88,7 +128,7 @@ impl<K: Resource> Store<K> {
         let keys = self.indexes[position].get(value);
         Some(
             keys.into_iter()
-                .flatten()
+                .flat_map(Keys::iter)
                 .filter_map(|key| self.get(key))
                 .collect(),
         )
@@ -172,14 +212,15 @@ impl<K: Resource> Store<K> {
         }
         let mut doubtful = Vec::new();
         let mut gone = Vec::new();
-        for (key, entry) in self.objects.iter().filter(|(key, _)| !keys.contains(*key)) {
+        let missing = |(key, _): &(&Arc<ObjectKey>, _)| !keys.contains(&***key);
+        for (key, entry) in self.objects.iter().filter(missing) {
             let newer_than_list = version(&*entry.object) > newest || newest.is_none();
             if entry.pending == Some(self.epoch) && newer_than_list {
-                doubtful.push(key.clone());
+                doubtful.push(ObjectKey::clone(key));
             } else {
                 let at_the_earliest = newest.max(version(&*entry.object));
                 gone.push((
-                    key.clone(),
+                    Arc::clone(key),
                     entry.object.meta().uid.clone(),
                     at_the_earliest,
                 ));
@@ -221,13 +262,16 @@ impl<K: Resource> Store<K> {
 
     fn put(&mut self, key: ObjectKey, object: Arc<K>, pending: Option<u64>) -> Change<K> {
         let old = self.drop_entry(&key).and_then(|change| change.old);
+        let shared = Arc::new(key.clone());
         for (index, map) in self.index_of.iter().zip(&mut self.indexes) {
             for value in (index.values)(&object) {
-                map.entry(value).or_default().insert(key.clone());
+                map.entry(value.into_boxed_str())
+                    .and_modify(|keys| keys.insert(&shared))
+                    .or_insert_with(|| Keys::One(Arc::clone(&shared)));
             }
         }
         self.objects.insert(
-            key.clone(),
+            shared,
             Entry {
                 object: Arc::clone(&object),
                 pending,
@@ -245,11 +289,10 @@ impl<K: Resource> Store<K> {
         let entry = self.objects.remove(key)?;
         for (index, map) in self.index_of.iter().zip(&mut self.indexes) {
             for value in (index.values)(&entry.object) {
-                if let Some(keys) = map.get_mut(&value) {
-                    keys.remove(key);
-                    if keys.is_empty() {
-                        map.remove(&value);
-                    }
+                if let Some(keys) = map.get_mut(value.as_str())
+                    && keys.remove(key)
+                {
+                    map.remove(value.as_str());
                 }
             }
         }

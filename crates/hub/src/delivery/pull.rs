@@ -133,7 +133,10 @@ fn agent_works(cluster: &str, works: &[String]) -> String {
 
 impl Report<'_> {
     /// What the agent reported.
-    fn reading(&mut self, reading: Reading) {
+    fn reading(&mut self, mut reading: Reading) {
+        if let Some(before) = &self.binding.status {
+            reading.keep_times(before);
+        }
         self.begun();
         self.condition(
             Stage::WorkSynchronized,

@@ -5,7 +5,7 @@ use windlass_api::binding::BindingStatus;
 use windlass_api::conditions::{BindingReason, Stage, Status};
 use windlass_api::scoped::Binding;
 use windlass_status::digest::Digest;
-use windlass_status::ready::was_available;
+use windlass_status::ready::{Left, left};
 
 use super::Report;
 use crate::render::Refusal;
@@ -59,30 +59,42 @@ impl Report<'_> {
         match refusal {
             Refusal::Override(why) => self.override_failed(why),
             Refusal::Content(why) => {
-                self.sync_failed(format!("{why}; nothing was changed on the cluster"));
+                self.not_synced(format!("{why}; nothing was changed on the cluster"));
+                self.left(Some(BindingReason::SyncWorkFailed));
             }
         }
     }
 
-    /// Nothing was sent, and nothing is watched. That what the cluster was given before was available is
-    /// still worth something to the rollout, and no more than that is known.
+    /// Nothing was sent, and nothing is watched.
     pub(super) fn override_failed(&mut self, why: &str) {
         self.started();
         let message = format!("{why}; nothing was changed on the cluster");
-        self.condition(
-            Stage::Overridden,
-            Status::False,
-            BindingReason::OverriddenFailed,
-            message,
+        let reason = BindingReason::OverriddenFailed;
+        self.condition(Stage::Overridden, Status::False, reason, message);
+        self.left(Some(reason));
+    }
+
+    /// The cluster could not be told, for another reason than that nothing can be made for it.
+    pub(super) fn sync_failed(&mut self, message: String) {
+        self.not_synced(message);
+        self.left(None);
+    }
+
+    /// That what the cluster was given before was available is still worth something to the rollout, where
+    /// nothing was sent since; that it was not costs it something. No more than that is known.
+    fn left(&mut self, refused: Option<BindingReason>) {
+        let (reason, was) = match (left(self.binding), refused) {
+            (Left::Available, Some(refused)) => (refused, "was available"),
+            (Left::Available, None) | (Left::Unavailable, _) => (
+                BindingReason::NotAllWorkAreAvailable,
+                "is not known to be available",
+            ),
+            (Left::Nothing, _) => return,
+        };
+        let message = format!(
+            "What the cluster was given before {was}; it is not watched until what is wanted now can be made"
         );
-        if was_available(self.binding) {
-            self.condition(
-                Stage::Available,
-                Status::Unknown,
-                BindingReason::OverriddenFailed,
-                "What the cluster was given before was available; it is not watched until overrides can be worked in",
-            );
-        }
+        self.condition(Stage::Available, Status::Unknown, reason, message);
     }
 }
 
@@ -96,8 +108,8 @@ mod tests {
 
     use super::*;
 
-    /// Has the binding say that its override was refused.
-    fn refuse(binding: &mut Binding, second: i64) {
+    /// Has the binding say that what it asks for was refused.
+    fn refuse(binding: &mut Binding, refusal: &Refusal, second: i64) {
         let previous = binding.status.clone().unwrap_or_default().conditions;
         let mut report = Report {
             binding,
@@ -105,7 +117,7 @@ mod tests {
             now: Timestamp::from_second(second).unwrap(),
             status: BindingStatus::default(),
         };
-        report.override_failed("no such path");
+        report.refused(refusal);
         binding.status = Some(report.status);
     }
 
@@ -133,25 +145,33 @@ mod tests {
 
     #[test]
     fn what_is_not_watched_is_not_said_to_be_available() {
-        use Readiness::{Failed, Undisturbed};
-        let failed = Failed(Stage::Overridden);
-        for (before, said, class) in [
-            (Some(Status::True), Some(Status::Unknown), Undisturbed),
-            (Some(Status::False), None, failed),
-            (Some(Status::Unknown), None, failed),
-            (None, None, failed),
+        use Readiness::{Failed, Undisturbed, Withheld};
+        let bad_override = Refusal::Override("no such path".to_owned());
+        let bad_content = Refusal::Content("no such scope".to_owned());
+        let unknown = Some(Status::Unknown);
+        let not_available = Failed(Stage::Available);
+        let sync = Failed(Stage::WorkSynchronized);
+        for (refusal, before, said, class) in [
+            (&bad_override, Some(Status::True), unknown, Undisturbed),
+            (&bad_override, Some(Status::False), unknown, not_available),
+            (&bad_override, Some(Status::Unknown), unknown, not_available),
+            (&bad_override, None, None, Failed(Stage::Overridden)),
+            (&bad_content, Some(Status::True), unknown, Withheld),
+            (&bad_content, Some(Status::False), unknown, sync),
+            (&bad_content, Some(Status::Unknown), unknown, sync),
+            (&bad_content, None, None, sync),
         ] {
             let mut binding = binding(before);
-            refuse(&mut binding, 10);
+            refuse(&mut binding, refusal, 10);
             let first = binding.status.clone().unwrap();
             // However often it is refused.
-            refuse(&mut binding, 20);
+            refuse(&mut binding, refusal, 20);
             assert_eq!(binding.status, Some(first.clone()), "{before:?}");
             let conditions = first.conditions.unwrap();
             assert_eq!(
                 find(&conditions, "Available").map(status),
                 said,
-                "{before:?}"
+                "{refusal:?} {before:?}"
             );
             let facts = Facts {
                 binding: &binding,
@@ -159,7 +179,8 @@ mod tests {
                 unreachable: false,
                 unavailable_period: SignedDuration::ZERO,
             };
-            assert_eq!(classify(&facts, Timestamp::UNIX_EPOCH), class, "{before:?}");
+            let found = classify(&facts, Timestamp::UNIX_EPOCH);
+            assert_eq!(found, class, "{refusal:?} {before:?}");
         }
     }
 }

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use windlass_cluster::clock::Instant;
+use windlass_scheduler::HEARTBEAT_TOLERANCE;
 
 /// A moment, by both of the hub's clocks: deadlines are measured with the one, people are told the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +82,15 @@ impl<T: PartialEq> Heard<T> {
         }
     }
 
+    /// Somebody writes it, if all is well, even if nothing was ever seen: silence counts from then on.
+    pub fn expect(&mut self, value: T, since: Moment) {
+        self.seen.get_or_insert(Seen {
+            value,
+            first: since,
+            changed: None,
+        });
+    }
+
     /// When the value was last seen to change; none before that.
     #[must_use]
     pub fn at(&self) -> Option<Moment> {
@@ -114,6 +124,14 @@ impl<T: PartialEq> Heard<T> {
     }
 }
 
+impl<T: PartialEq> Heard<Option<T>> {
+    /// Takes note of what a report says that may say nothing. That is no sign of life: the hub itself makes
+    /// an empty one when the one before is gone.
+    pub fn observe_report(&mut self, value: Option<T>, now: Moment) -> bool {
+        (value.is_some() || self.seen.is_none()) && self.observe(value, now)
+    }
+}
+
 /// The time of a member's last heartbeat that may be judged by: when the hub saw it change, and before it has,
 /// what the member wrote, as far as that is not in the future by the hub's clock. So a clock that runs ahead
 /// never makes a silent member look alive, and one that is behind costs at most one heartbeat period after a
@@ -127,12 +145,21 @@ pub fn heartbeat(
     heard.or_else(|| reported.map(|reported| reported.min(now)))
 }
 
+/// Whether a cluster may get new placements again since it was heard of: eligibility judges by the last time
+/// that it was, `before` and by `now`. One that was never heard of becomes eligible with its first status.
+#[must_use]
+pub fn ends_silence(before: Option<Timestamp>, now: Timestamp) -> bool {
+    before.is_some_and(|before| now.duration_since(before) > HEARTBEAT_TOLERANCE)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use windlass_api::member::MemberCluster;
     use windlass_cluster::clock;
 
     use super::*;
+    use crate::matters::Matters;
 
     const THRESHOLD: Duration = Duration::from_secs(60);
 
@@ -216,6 +243,35 @@ mod tests {
     }
 
     #[test]
+    fn a_report_that_is_gone_is_silence() {
+        let start = clock::monotonic();
+        let verdict =
+            |heard: &Heard<Option<u8>>, second| heard.verdict(at(start, second).instant, THRESHOLD);
+        // It has gone, and the hub has made an empty one.
+        let mut heard = Heard::default();
+        heard.observe_report(Some(1), at(start, 0));
+        heard.observe_report(Some(2), at(start, 10));
+        assert!(!heard.observe_report(None, at(start, 60)));
+        heard.expect(None, at(start, 60));
+        assert_eq!(verdict(&heard, 69), Verdict::Alive);
+        assert_eq!(verdict(&heard, 70), Verdict::Silent);
+        assert!(heard.observe_report(Some(3), at(start, 80)));
+        assert_eq!(verdict(&heard, 80), Verdict::Alive);
+        // It had gone before the hub started, and there is none.
+        let mut heard = Heard::default();
+        heard.expect(None, at(start, 5));
+        assert_eq!(verdict(&heard, 64), Verdict::Unknown);
+        assert_eq!(verdict(&heard, 65), Verdict::Silent);
+        assert!(heard.observe_report(Some(3), at(start, 70)));
+        assert_eq!(verdict(&heard, 70), Verdict::Alive);
+        // A new one is waited for from its making on.
+        let mut heard = Heard::default();
+        heard.observe_report(None, at(start, 5));
+        assert_eq!(verdict(&heard, 64), Verdict::Unknown);
+        assert_eq!(verdict(&heard, 65), Verdict::Silent);
+    }
+
+    #[test]
     fn a_heartbeat_is_judged_by_the_hubs_clock() {
         let time = |second| Timestamp::from_second(second).unwrap();
         let hour = 3600;
@@ -247,7 +303,53 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_silence_ends_once() {
+        let time = |second| Timestamp::from_second(second).unwrap();
+        for (about, before, now, expected) in [
+            ("never heard of", None, 0, false),
+            ("in time", Some(0), 60, false),
+            ("just in time", Some(0), 300, false),
+            ("after a silence", Some(0), 301, true),
+            ("heard of already", Some(301), 301, false),
+        ] {
+            assert_eq!(
+                ends_silence(before.map(time), time(now)),
+                expected,
+                "{about}"
+            );
+        }
+    }
+
     proptest! {
+        /// However rarely the heartbeats of a large fleet are written: placements look neither at what is
+        /// written nor at what is heard.
+        #[test]
+        fn heartbeats_in_time_wake_nobody(
+            beats in proptest::collection::vec(1i64..=300, 1..60),
+            fleet in 1usize..10_000,
+        ) {
+            let every = crate::members::facts::heartbeat_every(&MemberCluster::default(), fleet);
+            let written = |second: i64| {
+                let time = Timestamp::from_second(second).unwrap().to_string();
+                let status = serde_json::json!({ "status": { "agentStatus": [
+                    { "type": "MemberAgent", "lastReceivedHeartbeat": time, "conditions": [] }] },
+                    "metadata": { "name": "a" }, "spec": { "identity": { "kind": "User", "name": "u" } } });
+                serde_json::from_value::<MemberCluster>(status).unwrap()
+            };
+            let (mut second, mut last) = (0, 0);
+            for pause in beats {
+                let heard = |second| Timestamp::from_second(second).unwrap();
+                prop_assert!(!ends_silence(Some(heard(second)), heard(second + pause)));
+                second += pause;
+                if second - last >= i64::try_from(every.as_secs()).unwrap() {
+                    let matters = Matters::of(Some(&written(last)), Some(&written(second)));
+                    prop_assert!(matters.to_none(), "written after {} s", second - last);
+                    last = second;
+                }
+            }
+        }
+
         /// However wrong the member's clock is, and however it jumps, the verdict is that of a right one.
         #[test]
         fn the_members_clock_does_not_matter(

@@ -275,6 +275,18 @@ impl Members {
         Ok(live)
     }
 
+    /// Says what the leaving waits for, unless that is said already.
+    pub(super) async fn say_waits(
+        &self,
+        cluster: &MemberCluster,
+        message: &str,
+    ) -> Result<(), ApiError> {
+        if let Some(status) = status::leaving_waits(cluster, message, clock::now()) {
+            self.put_status(cluster, status).await?;
+        }
+        Ok(())
+    }
+
     /// Whether a leaving cluster is not waited for any more, and that was said.
     #[must_use]
     pub fn has_given_up(&self, name: &str) -> bool {
@@ -318,7 +330,7 @@ pub(super) fn rights_stay(trouble: &str) -> String {
 }
 
 /// The placements of bindings, and what their removal waits for, for a message.
-fn placements(bindings: &[Arc<Binding>]) -> String {
+pub(super) fn placements(bindings: &[Arc<Binding>]) -> String {
     let mut names: Vec<String> = bindings
         .iter()
         .filter_map(|binding| {

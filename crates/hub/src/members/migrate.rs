@@ -27,12 +27,12 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use windlass_api::conditions::{Stage, Status};
-use windlass_api::member::MemberCluster;
+use windlass_api::member::{MemberCluster, MemberClusterStatus};
 use windlass_api::placement::ApplyStrategyType;
 use windlass_api::scoped::Binding;
 use windlass_api::{labels, names};
 use windlass_cluster::{ApiError, ObjectKey, clock};
-use windlass_status::conditions::{NewCondition, find, remove, set};
+use windlass_status::conditions::{NewCondition, find, is_true, remove, set};
 
 use super::leave::{Farewell, Haste, rights_stay};
 use super::pull::leave::says_joined;
@@ -212,10 +212,11 @@ impl Members {
         self.clear_namespace(&namespace).await?;
         let key = ObjectKey::cluster(&namespace);
         if self.world.pull.namespaces.get(&key).is_some() {
-            let message = format!("Waiting for Namespace {namespace} to be gone");
+            let message = self.waits_for_namespace(&namespace).await?;
             return self.say_migrating(&cluster, &message).await;
         }
         self.agents.remove(name);
+        self.world.pull.forget(name);
         self.migrated(&cluster, None).await
     }
 
@@ -312,6 +313,20 @@ impl Members {
         Ok(Next::After(PERIOD))
     }
 
+    /// What was said of a change of mode goes when there is none any more: its mark was taken off.
+    pub(super) async fn end_migrating(
+        &self,
+        cluster: Arc<MemberCluster>,
+    ) -> Result<Arc<MemberCluster>, ApiError> {
+        if !self.writer.gate().is_open() {
+            return Ok(cluster);
+        }
+        match without_migrating(&cluster) {
+            Some(status) => Ok(Arc::new(self.put_status(&cluster, status).await?)),
+            None => Ok(cluster),
+        }
+    }
+
     async fn say_migrating(
         &self,
         cluster: &MemberCluster,
@@ -334,6 +349,14 @@ impl Members {
         }
         Ok(Next::After(PERIOD))
     }
+}
+
+/// The status without a change of mode that goes on, if it has one. That something is left behind of one that
+/// is over stays.
+fn without_migrating(cluster: &MemberCluster) -> Option<MemberClusterStatus> {
+    let mut status = cluster.status.clone()?;
+    let list = status.conditions.as_mut()?;
+    (is_true(list, MIGRATING) && remove(list, MIGRATING)).then_some(status)
 }
 
 /// Whether the hub does not need an agent's Works for a binding any more. They alone tell under which
@@ -382,6 +405,8 @@ fn has_report(work: &WorkMeta) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -402,6 +427,28 @@ mod tests {
             let taken = is_taken_over(&binding(deleted), has_works, is_applied);
             assert_eq!(taken, expected, "{about}");
         }
+    }
+
+    #[test]
+    fn a_change_of_mode_that_was_called_off_is_not_said_to_go_on() {
+        for (status, goes) in [(None, false), (Some("True"), true), (Some("False"), false)] {
+            let mut list = vec![
+                json!({ "type": "Joined", "status": "True", "reason": "R", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z" }),
+            ];
+            let migrating = status.map(|status| {
+                json!({ "type": MIGRATING, "status": status, "reason": "R",
+                "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z" })
+            });
+            list.extend(migrating);
+            let cluster = MemberCluster {
+                status: serde_json::from_value(json!({ "conditions": list })).unwrap(),
+                ..MemberCluster::default()
+            };
+            let next = without_migrating(&cluster).map(|status| status.conditions.unwrap());
+            assert_eq!(next.map(|list| list.len()), goes.then_some(1), "{status:?}");
+        }
+        assert_eq!(without_migrating(&MemberCluster::default()), None);
     }
 
     #[test]

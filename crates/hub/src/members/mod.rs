@@ -4,6 +4,7 @@
 //! writes its status when that says something new. Liveness is kept in memory, measured with the
 //! monotonic clock; after a restart no cluster is unhealthy before one full threshold (design §5.21).
 
+mod contact;
 pub mod facts;
 pub mod heard;
 pub mod leave;
@@ -69,6 +70,8 @@ pub struct Members {
     goodbyes: Arc<DashMap<String, leave::Goodbye>>,
     profiles: Profiles,
     agents: Arc<DashMap<String, pull::Agent>>,
+    /// When clusters were last heard of, as placements were told.
+    contacts: Arc<DashMap<String, Timestamp>>,
     healthy: IntGaugeVec,
     token_expiry: IntGaugeVec,
 }
@@ -124,6 +127,7 @@ impl Members {
             connections: Arc::default(),
             goodbyes: Arc::default(),
             agents: Arc::default(),
+            contacts: Arc::default(),
             healthy: gauge(
                 "windlass_member_healthy",
                 "Whether a member cluster answers.",
@@ -182,24 +186,16 @@ impl Members {
             .is_none_or(|c| lock(&c.state).healthy == Some(false))
     }
 
-    /// When a cluster was last heard of; later than its status says, which is written rarely.
-    #[must_use]
-    pub fn last_contact(&self, cluster: &str) -> Option<Timestamp> {
-        let Some(connection) = self.connections.get(cluster) else {
-            return self.world.pull.heard(cluster).at().map(|heard| heard.time);
-        };
-        let answered = lock(&connection.state).answered;
-        answered.map(|(_, at)| at)
-    }
-
     /// One look at a cluster, and at its ClusterProfile: of one that leaves it goes first.
     async fn look(&self, name: &str) -> Result<Next, ApiError> {
         if self.is_leaving(name) {
             self.show_profile(name).await;
             return self.process(name).await;
         }
-        let next = self.process(name).await?;
-        Ok(match (next, self.show_profile(name).await) {
+        let before = self.known_contact(name);
+        let next = self.process(name).await;
+        self.note_contact(name, before);
+        Ok(match (next?, self.show_profile(name).await) {
             (Next::Event, Some(wait)) => Next::After(wait),
             (next, _) => next,
         })
@@ -211,12 +207,19 @@ impl Members {
             if self.disconnect(name).is_some() || known {
                 self.forget_series(name);
             }
-            return Ok(Next::Event);
+            self.world.pull.forget(name);
+            self.contacts.remove(name);
+            return self.clear_orphan(name).await;
         };
         let stays = cluster.metadata.deletion_timestamp.is_none();
         let migrates = self
             .changes_to(&cluster)
             .filter(|_| stays && self.writer.gate().is_open());
+        let cluster = if migrates.is_none() {
+            self.end_migrating(cluster).await?
+        } else {
+            cluster
+        };
         match (is_push(&cluster), migrates) {
             (true, None) => self.process_push(cluster).await,
             (false, None) => self.process_pull(cluster).await,
@@ -292,6 +295,9 @@ impl Members {
     pub fn lead(&self) {
         for cluster in self.world.clusters.list() {
             self.world.queues.clusters.add(cluster.name_any());
+        }
+        for name in self.with_going_namespaces() {
+            self.world.queues.clusters.add(name);
         }
     }
 

@@ -18,6 +18,8 @@ use super::usage::Usage;
 
 /// Type of the agent that delivers placements.
 pub const MEMBER_AGENT: &str = "MemberAgent";
+/// Condition of a cluster that leaves, and its reason.
+const NOT_READY: (&str, &str) = ("ReadyToJoin", "MemberClusterNotReadyToJoin");
 const NODE_COUNT: &str = "kubernetes-fleet.io/node-count";
 /// Property: version of the API server.
 pub const VERSION: &str = "k8s.io/k8s-version";
@@ -363,15 +365,32 @@ pub fn leaving(
 ) -> Option<MemberClusterStatus> {
     let previous = cluster.status.clone().unwrap_or_default();
     let mut next = previous.clone();
-    for (type_, reason) in [
-        ("ReadyToJoin", "MemberClusterNotReadyToJoin"),
-        ("Joined", how.as_str()),
-    ] {
+    for (type_, reason) in [NOT_READY, ("Joined", how.as_str())] {
         let list = next.conditions.get_or_insert_default();
         let mut put = putter(list, cluster.metadata.generation, now);
         put(type_, Status::False, reason, message.to_owned());
     }
     (next != previous).then_some(next)
+}
+
+/// The status that says what the leaving of a cluster waits for; what is left behind on it stays said.
+#[must_use]
+pub fn leaving_waits(
+    cluster: &MemberCluster,
+    message: &str,
+    now: Timestamp,
+) -> Option<MemberClusterStatus> {
+    let mut next = leaving(cluster, Leaving::Left, message, now)?;
+    if is_leaving(cluster) == Some(Leaving::LeftBehind) {
+        let old = cluster.status.iter().flat_map(|status| &status.conditions);
+        let said = old.flatten().find(|condition| condition.type_ == "Joined");
+        for condition in next.conditions.iter_mut().flatten() {
+            if let Some(said) = said.filter(|said| said.type_ == condition.type_) {
+                condition.clone_from(said);
+            }
+        }
+    }
+    (cluster.status.as_ref() != Some(&next)).then_some(next)
 }
 
 /// How a cluster leaves, as far as that was said.
@@ -424,6 +443,31 @@ mod tests {
         let mut cluster = MemberCluster::new("a", Default::default());
         cluster.status = status;
         cluster
+    }
+
+    #[test]
+    fn what_a_leaving_waits_for_does_not_hide_what_is_left_behind() {
+        let message = |status: &MemberClusterStatus, type_: &str| {
+            let list = status.conditions.as_deref().unwrap();
+            find(list, type_).unwrap().message.clone()
+        };
+        let now = Timestamp::UNIX_EPOCH;
+        for (how, joined) in [
+            (Leaving::Left, "waits"),
+            (Leaving::LeftBehind, "said before"),
+        ] {
+            let mut cluster = MemberCluster::default();
+            cluster.status = leaving(&cluster, how, "said before", now);
+            let next = leaving_waits(&cluster, "waits", now).unwrap();
+            assert_eq!(message(&next, "ReadyToJoin"), "waits", "{how:?}");
+            assert_eq!(message(&next, "Joined"), joined, "{how:?}");
+            cluster.status = Some(next);
+            assert_eq!(is_leaving(&cluster), Some(how));
+            assert!(
+                leaving_waits(&cluster, "waits", now).is_none(),
+                "{how:?}: once"
+            );
+        }
     }
 
     #[test]

@@ -35,13 +35,21 @@ impl OverrideActor {
             let this = self.clone();
             async move {
                 if key.namespace.is_empty() {
-                    this.look::<ClusterResourceOverride>(&key).await
+                    this.process::<ClusterResourceOverride>(&key).await
                 } else {
-                    this.look::<ResourceOverride>(&key).await
+                    this.process::<ResourceOverride>(&key).await
                 }
             }
         })
         .await;
+    }
+
+    async fn process<K: Kind>(&self, key: &ObjectKey) -> Result<Next, ApiError> {
+        let looked = self.look::<K>(key).await;
+        if looked.is_err() {
+            self.world.overrides.tell_stuck::<K>(key);
+        }
+        looked
     }
 
     async fn look<K: Kind>(&self, key: &ObjectKey) -> Result<Next, ApiError> {

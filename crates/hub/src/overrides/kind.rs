@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use windlass_api::overrides::{
     ClusterResourceOverride, ClusterResourceOverrideSnapshot, ClusterResourceOverrideSnapshotSpec,
-    PlacementRef, ResourceOverride, ResourceOverrideSnapshot, ResourceOverrideSnapshotSpec,
+    ResourceOverride, ResourceOverrideSnapshot, ResourceOverrideSnapshotSpec,
 };
 use windlass_cluster::Cache;
 use windlass_render::Override;
@@ -48,12 +48,10 @@ pub trait Kind: Object {
     fn is_in(&self, snapshot: &Self::Snapshot) -> bool;
     /// Whether two snapshots say the same.
     fn same_content(a: &Self::Snapshot, b: &Self::Snapshot) -> bool;
-    /// The placement that an override is pinned to.
-    fn placement(&self) -> Option<&PlacementRef>;
-    /// The placement that a snapshot is pinned to.
-    fn placement_of(snapshot: &Self::Snapshot) -> Option<&PlacementRef>;
     /// What it says.
     fn as_override(&self) -> Override<'_>;
+    /// What a snapshot says.
+    fn override_in(snapshot: &Self::Snapshot) -> Override<'_>;
     /// A snapshot as one of either kind.
     fn into_version(snapshot: Arc<Self::Snapshot>) -> Version;
 }
@@ -87,16 +85,12 @@ impl Kind for ClusterResourceOverride {
         a.spec == b.spec
     }
 
-    fn placement(&self) -> Option<&PlacementRef> {
-        self.spec.placement.as_ref()
-    }
-
-    fn placement_of(snapshot: &Self::Snapshot) -> Option<&PlacementRef> {
-        snapshot.spec.override_spec.placement.as_ref()
-    }
-
     fn as_override(&self) -> Override<'_> {
         Override::of_cluster(&self.name_any(), &self.spec)
+    }
+
+    fn override_in(snapshot: &Self::Snapshot) -> Override<'_> {
+        Override::of_cluster(&snapshot.name_any(), &snapshot.spec.override_spec)
     }
 
     fn into_version(snapshot: Arc<Self::Snapshot>) -> Version {
@@ -132,17 +126,18 @@ impl Kind for ResourceOverride {
         a.spec == b.spec
     }
 
-    fn placement(&self) -> Option<&PlacementRef> {
-        self.spec.placement.as_ref()
-    }
-
-    fn placement_of(snapshot: &Self::Snapshot) -> Option<&PlacementRef> {
-        snapshot.spec.override_spec.placement.as_ref()
-    }
-
     fn as_override(&self) -> Override<'_> {
         let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
         Override::of_namespace(namespace, &self.name_any(), &self.spec)
+    }
+
+    fn override_in(snapshot: &Self::Snapshot) -> Override<'_> {
+        let namespace = snapshot.metadata.namespace.as_deref().unwrap_or_default();
+        Override::of_namespace(
+            namespace,
+            &snapshot.name_any(),
+            &snapshot.spec.override_spec,
+        )
     }
 
     fn into_version(snapshot: Arc<Self::Snapshot>) -> Version {

@@ -19,7 +19,7 @@ use windlass_status::digest::Digest;
 const NOTHING: &str = "none";
 
 /// What overrides do on a cluster, as far as equal is told from different.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
     /// They leave everything as it is.
     Nothing,

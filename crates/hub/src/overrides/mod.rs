@@ -15,6 +15,9 @@ pub mod leave;
 mod next;
 mod plan;
 pub mod resolve;
+mod tell;
+#[cfg(test)]
+mod tell_test;
 #[cfg(test)]
 mod tests;
 mod version;
@@ -27,16 +30,17 @@ use kube::{Api, Client, Resource, ResourceExt};
 use windlass_api::binding::BindingSpec;
 use windlass_api::labels;
 use windlass_api::overrides::{
-    ClusterResourceOverride, ClusterResourceOverrideSnapshot, PlacementRef, ResourceOverride,
-    ResourceOverrideSnapshot, ResourceScope,
+    ClusterResourceOverride, ClusterResourceOverrideSnapshot, ResourceOverride,
+    ResourceOverrideSnapshot,
 };
-use windlass_api::scoped::{Binding, Placement};
+use windlass_api::scoped::Binding;
 use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey};
 
-use self::kind::{Kind, Object};
+use self::kind::Object;
+use self::tell::{Asking, by_subject, override_options, snapshot_options};
 pub use self::version::Version;
 use crate::scoped::ScopedCache;
-use crate::world::{BY_OVERRIDE, Queues, enqueue};
+use crate::world::Queues;
 
 /// Index of override snapshots: the key of their override.
 const BY_PARENT: &str = "parent";
@@ -48,43 +52,38 @@ pub struct Overrides {
     of_namespace: Cache<ResourceOverride>,
     cluster_snapshots: Cache<ClusterResourceOverrideSnapshot>,
     snapshots: Cache<ResourceOverrideSnapshot>,
+    asking: Asking,
+    queues: Queues,
 }
 
 impl Overrides {
     /// Starts the watches. A change tells the placements that it may concern.
     #[must_use]
-    pub fn start(
-        client: &Client,
-        queues: &Queues,
-        placements: &ScopedCache<Placement>,
-        bindings: &ScopedCache<Binding>,
-    ) -> Self {
+    pub fn start(client: &Client, queues: &Queues, bindings: &ScopedCache<Binding>) -> Self {
         let all = watcher::Config::default;
+        let api = || client.clone();
+        let asking = Asking::default();
+        let cluster_snapshots = Cache::start(
+            "cluster override snapshots",
+            Api::all(api()),
+            all(),
+            snapshot_options::<ClusterResourceOverride>(queues, &asking, bindings),
+        );
+        let snapshots = Cache::start(
+            "override snapshots",
+            Api::all(api()),
+            all(),
+            snapshot_options::<ResourceOverride>(queues, &asking, bindings),
+        );
+        let of_cluster = override_options(queues, &asking, &cluster_snapshots);
+        let of_namespace = override_options(queues, &asking, &snapshots);
         Self {
-            of_cluster: Cache::start(
-                "cluster overrides",
-                Api::all(client.clone()),
-                all(),
-                override_options(queues, placements),
-            ),
-            of_namespace: Cache::start(
-                "overrides",
-                Api::all(client.clone()),
-                all(),
-                override_options(queues, placements),
-            ),
-            cluster_snapshots: Cache::start(
-                "cluster override snapshots",
-                Api::all(client.clone()),
-                all(),
-                snapshot_options::<ClusterResourceOverride>(queues, placements, bindings),
-            ),
-            snapshots: Cache::start(
-                "override snapshots",
-                Api::all(client.clone()),
-                all(),
-                snapshot_options::<ResourceOverride>(queues, placements, bindings),
-            ),
+            of_cluster: Cache::start("cluster overrides", Api::all(api()), all(), of_cluster),
+            of_namespace: Cache::start("overrides", Api::all(api()), all(), of_namespace),
+            cluster_snapshots,
+            snapshots,
+            asking,
+            queues: queues.clone(),
         }
     }
 
@@ -94,26 +93,36 @@ impl Overrides {
         let all = watcher::Config::default;
         let api = || client.clone();
         Self {
-            of_cluster: Cache::start("overrides", Api::all(api()), all(), CacheOptions::default()),
-            of_namespace: Cache::start(
-                "overrides",
-                Api::all(api()),
-                all(),
-                CacheOptions::default(),
-            ),
+            of_cluster: Cache::start("overrides", Api::all(api()), all(), by_subject()),
+            of_namespace: Cache::start("overrides", Api::all(api()), all(), by_subject()),
             cluster_snapshots: Cache::start("overrides", Api::all(api()), all(), by_parent()),
             snapshots: Cache::start("overrides", Api::all(api()), all(), by_parent()),
+            asking: Asking::default(),
+            queues: Queues::default(),
         }
     }
 
-    /// Caches that nothing fills.
+    /// Caches that only a test fills. A change tells whom it concerns.
     #[cfg(test)]
-    fn detached() -> Self {
+    fn detached(queues: &Queues, bindings: &ScopedCache<Binding>) -> Self {
+        let asking = Asking::default();
+        let cluster_snapshots = Cache::detached(
+            "overrides",
+            snapshot_options::<ClusterResourceOverride>(queues, &asking, bindings),
+        );
+        let snapshots = Cache::detached(
+            "overrides",
+            snapshot_options::<ResourceOverride>(queues, &asking, bindings),
+        );
+        let of_cluster = override_options(queues, &asking, &cluster_snapshots);
+        let of_namespace = override_options(queues, &asking, &snapshots);
         Self {
-            of_cluster: Cache::detached("overrides", CacheOptions::default()),
-            of_namespace: Cache::detached("overrides", CacheOptions::default()),
-            cluster_snapshots: Cache::detached("overrides", by_parent()),
-            snapshots: Cache::detached("overrides", by_parent()),
+            of_cluster: Cache::detached("overrides", of_cluster),
+            of_namespace: Cache::detached("overrides", of_namespace),
+            cluster_snapshots,
+            snapshots,
+            asking,
+            queues: queues.clone(),
         }
     }
 
@@ -202,99 +211,5 @@ fn by_parent<K: Resource + 'static>() -> CacheOptions<K> {
             values: |object| parent_of(object).iter().map(ObjectKey::to_string).collect(),
         }],
         ..Default::default()
-    }
-}
-
-fn override_options<K: Kind>(
-    queues: &Queues,
-    placements: &ScopedCache<Placement>,
-) -> CacheOptions<K> {
-    let (queues, placements) = (queues.clone(), placements.clone());
-    CacheOptions {
-        on_change: Arc::new(move |change: &Change<K>| {
-            enqueue(&queues.overrides, change.key.clone(), change.initial);
-            let (old, new) = (change.old.as_deref(), change.new.as_deref());
-            // A finalizer that we set is no news.
-            let same = matches!((old, new), (Some(old), Some(new))
-                if old.meta().generation == new.meta().generation
-                    && old.meta().deletion_timestamp == new.meta().deletion_timestamp
-                    && old.meta().uid == new.meta().uid);
-            if !same {
-                let references = [old, new].into_iter().flatten().map(K::placement);
-                tell(
-                    &queues,
-                    &placements,
-                    &change.key.namespace,
-                    references,
-                    change.initial,
-                );
-            }
-        }),
-        ..Default::default()
-    }
-}
-
-fn snapshot_options<K: Kind>(
-    queues: &Queues,
-    placements: &ScopedCache<Placement>,
-    bindings: &ScopedCache<Binding>,
-) -> CacheOptions<K::Snapshot> {
-    let (queues, placements, bindings) = (queues.clone(), placements.clone(), bindings.clone());
-    CacheOptions {
-        on_change: Arc::new(move |change: &Change<K::Snapshot>| {
-            let (old, new) = (change.old.as_deref(), change.new.as_deref());
-            for parent in [old, new].into_iter().flatten().filter_map(parent_of) {
-                enqueue(&queues.overrides, parent, change.initial);
-            }
-            // Labels and owners mean nothing to others; what a snapshot says does not change.
-            let same = matches!((old, new), (Some(old), Some(new))
-                if K::same_content(old, new) && old.meta().uid == new.meta().uid);
-            if same {
-                return;
-            }
-            for binding in bindings.by_index(BY_OVERRIDE, &change.key.to_string()) {
-                enqueue(&queues.bindings, ObjectKey::of(&*binding), change.initial);
-            }
-            let references = [old, new].into_iter().flatten().map(K::placement_of);
-            tell(
-                &queues,
-                &placements,
-                &change.key.namespace,
-                references,
-                change.initial,
-            );
-        }),
-        ..by_parent()
-    }
-}
-
-/// Tells the placements that an override may be for.
-fn tell<'a>(
-    queues: &Queues,
-    placements: &ScopedCache<Placement>,
-    namespace: &str,
-    references: impl Iterator<Item = Option<&'a PlacementRef>>,
-    initial: bool,
-) {
-    let mut told = BTreeSet::new();
-    for reference in references {
-        match reference {
-            Some(reference) => {
-                let namespace = match reference.scope.unwrap_or(ResourceScope::Cluster) {
-                    ResourceScope::Cluster => "",
-                    ResourceScope::Namespaced => namespace,
-                };
-                told.insert(ObjectKey::namespaced(namespace, &reference.name));
-            }
-            None => told.extend(
-                placements
-                    .list()
-                    .iter()
-                    .map(|placement| ObjectKey::of(&**placement)),
-            ),
-        }
-    }
-    for placement in told {
-        enqueue(&queues.placements, placement, initial);
     }
 }

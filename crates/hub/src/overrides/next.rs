@@ -89,6 +89,8 @@ mod tests {
     use super::*;
     use crate::overrides::Overrides;
     use crate::overrides::resolve::Resolved;
+    use crate::scoped::ScopedCache;
+    use crate::world::Queues;
 
     fn of(value: &str) -> ClusterResourceOverride {
         let patch = json!({"op": "add", "path": "/metadata/labels/x", "value": value});
@@ -126,7 +128,8 @@ mod tests {
         let web = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}});
         let objects = [ObjectId::of(&web)];
         let placement = ObjectKey::cluster("web");
-        let overrides = Overrides::detached();
+        let bindings = ScopedCache::detached(Default::default);
+        let overrides = Overrides::detached(&Queues::default(), &bindings);
         let named = |resolved: &Resolved| resolved.lists("a").cluster.unwrap_or_default();
         let look = || {
             let now = overrides.resolve(&placement, &objects, &[], &[]);

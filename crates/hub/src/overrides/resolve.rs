@@ -197,19 +197,6 @@ struct Seen {
 }
 
 impl Overrides {
-    /// Whether any override may be for a placement, whatever that selects.
-    #[must_use]
-    pub fn any_for(&self, placement: &ObjectKey) -> bool {
-        let key = placement_key(placement);
-        let of_cluster = self.of_cluster.list();
-        of_cluster.iter().any(|o| o.as_override().is_for(key))
-            || self
-                .of_namespace
-                .list()
-                .iter()
-                .any(|o| o.as_override().is_for(key))
-    }
-
     /// What the overrides mean to a placement that holds these objects.
     #[must_use]
     pub fn resolve(
@@ -241,14 +228,11 @@ impl Overrides {
     fn seen(&self, placement: &ObjectKey, objects: &[ObjectId<'_>]) -> Seen {
         let key = placement_key(placement);
         let mut seen = Seen::default();
-        for found in self.of_cluster.list() {
-            self.take::<ClusterResourceOverride>(&found, key, objects, &mut seen);
+        for found in self.candidates::<ClusterResourceOverride>(placement, objects) {
+            self.take(&*found, key, objects, &mut seen);
         }
-        let namespaces: BTreeSet<&str> = objects.iter().filter_map(|id| id.namespace).collect();
-        for namespace in namespaces {
-            for found in self.of_namespace.in_namespace(namespace) {
-                self.take::<ResourceOverride>(&found, key, objects, &mut seen);
-            }
+        for found in self.candidates::<ResourceOverride>(placement, objects) {
+            self.take(&*found, key, objects, &mut seen);
         }
         seen
     }

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
-use kube::ResourceExt;
-use windlass_api::overrides::{ClusterResourceOverrideSnapshot, ResourceOverrideSnapshot};
+use windlass_api::overrides::{
+    ClusterResourceOverride, ClusterResourceOverrideSnapshot, ResourceOverride,
+    ResourceOverrideSnapshot,
+};
 use windlass_cluster::ObjectKey;
 use windlass_render::Override;
+
+use super::kind::Kind;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -30,14 +34,8 @@ impl Version {
     #[must_use]
     pub fn as_override(&self) -> Override<'_> {
         match self {
-            Self::Cluster(snapshot) => {
-                Override::of_cluster(&snapshot.name_any(), &snapshot.spec.override_spec)
-            }
-            Self::Namespaced(snapshot) => Override::of_namespace(
-                snapshot.metadata.namespace.as_deref().unwrap_or_default(),
-                &snapshot.name_any(),
-                &snapshot.spec.override_spec,
-            ),
+            Self::Cluster(snapshot) => ClusterResourceOverride::override_in(snapshot),
+            Self::Namespaced(snapshot) => ResourceOverride::override_in(snapshot),
         }
     }
 }

@@ -21,10 +21,11 @@ use windlass_status::conditions::NewCondition;
 use super::accessible::trouble;
 use super::bindings::{self, BindingPlan};
 use super::gathering::Gathering;
+use super::packing::{Places, needs_places};
 use super::plan::{self, PlacementPlan, PlacementView};
 use super::policy::PolicyPlan;
 use super::report::{notes, verdict};
-use super::snapshots::{self, Groups, LatestSnapshot};
+use super::snapshots::{self, Group, Groups, LatestSnapshot};
 use crate::contents::{Contents, identifier};
 use crate::members::Members;
 use crate::overrides::resolve::Resolved;
@@ -59,6 +60,20 @@ pub struct Actor {
     pub(super) external_unset: ExternalUnset,
     pub(super) filter: Arc<ApiFilter>,
     pub(super) memory: Arc<DashMap<ObjectKey, Memory>>,
+}
+
+/// What a look begins with, read once.
+struct Look<'a> {
+    placement: &'a Placement,
+    selection: &'a Selection,
+    /// Where the objects are in the latest snapshot, if a new one has to go by that.
+    places: Places,
+    groups: Groups,
+    overrides: Resolved,
+    /// How long a new snapshot has to wait, if it has to.
+    wait: Option<Duration>,
+    unreachable: BTreeSet<String>,
+    now: jiff::Timestamp,
 }
 
 /// What is decided on the way, for the status.
@@ -118,6 +133,7 @@ impl Actor {
     pub(super) fn forget_content(&self, placement: &ObjectKey) {
         self.resources.forget(placement);
         self.contents.forget(placement);
+        self.world.overrides.forget(placement);
     }
 
     async fn process(&self, key: &ObjectKey) -> Result<Next, ApiError> {
@@ -247,47 +263,16 @@ impl Actor {
         again: Option<Duration>,
     ) -> Result<Next, ApiError> {
         let key = ObjectKey::of(placement);
-        let now = clock::now();
-        let unreachable = self.members.unreachable();
-        let groups = self.world.groups_of(&key);
-        let mut stands = groups.latest().and_then(|(_, group)| group.name());
-        let hash = selection.hash.to_string();
-        let changed = groups.latest().and_then(|(_, group)| group.hash()) != Some(&hash);
-        // Only a snapshot that is wanted waits.
-        let mut wait = self.pause(&key).filter(|_| changed && stands.is_some());
-        let mut refused = None;
-        let mut overrides = self
-            .overrides(
-                &key,
-                &selection.manifests,
-                stands.as_deref().filter(|_| wait.is_some()),
-            )
-            .await?;
-        let mut plan = self.plan(
-            placement,
-            selection,
-            wait.is_some(),
-            &overrides,
-            &unreachable,
+        let mut look = self.look(&key, placement, selection).await?;
+        let (plan, refused) = self.store(&key, &mut look).await?;
+        let Look {
+            groups,
+            overrides,
+            wait,
+            unreachable,
             now,
-        );
-        if let Some(snapshots) = &plan.snapshots {
-            if !snapshots.create.is_empty() {
-                self.note_snapshot(&key);
-            }
-            match (self.write_snapshots(snapshots).await, stands.take()) {
-                // What is too large to be stored does not keep the policy from counting.
-                (Err(ApiError::Rejected(why)), Some(earlier)) => {
-                    overrides = self
-                        .overrides(&key, &selection.manifests, Some(&earlier))
-                        .await?;
-                    plan = self.plan(placement, selection, true, &overrides, &unreachable, now);
-                    wait = Some(REFUSED_AGAIN);
-                    refused = Some(why);
-                }
-                (written, _) => written?,
-            }
-        }
+            ..
+        } = look;
         let PlacementPlan {
             latest,
             policy,
@@ -295,7 +280,6 @@ impl Actor {
             bindings: plan,
             ..
         } = plan;
-        let groups = self.world.groups_of(&key);
         let policy = self.write_policy(&key, &policy).await?;
         let policy = self.decisions(placement, policy, &schedule, now).await?;
         // One that is refused does not keep the status of the others from being written.
@@ -348,31 +332,93 @@ impl Actor {
             .map_or(Next::Event, Next::After))
     }
 
-    fn plan(
+    /// Reads what a look begins with.
+    async fn look<'a>(
         &self,
-        placement: &Placement,
-        selection: &Selection,
-        snapshot_waits: bool,
-        overrides: &Resolved,
-        unreachable: &BTreeSet<String>,
-        now: jiff::Timestamp,
-    ) -> PlacementPlan {
-        let key = ObjectKey::of(placement);
+        key: &ObjectKey,
+        placement: &'a Placement,
+        selection: &'a Selection,
+    ) -> Result<Look<'a>, ApiError> {
+        let now = clock::now();
+        let unreachable = self.members.unreachable();
+        let groups = self.world.groups_of(key);
+        let latest = groups.latest().map(|(_, group)| group);
+        let stands = latest.and_then(Group::name);
+        let hash = selection.hash.to_string();
+        let changed = latest.and_then(Group::hash) != Some(&hash);
+        // Only a snapshot that is wanted waits.
+        let wait = self.pause(key).filter(|_| changed && stands.is_some());
+        let earlier = stands.as_deref().filter(|_| wait.is_some());
+        let overrides = self.overrides(key, Some(selection), earlier).await?;
+        let places = match latest {
+            Some(group)
+                if changed
+                    && wait.is_none()
+                    && needs_places(&selection.manifests, group.parts.len()) =>
+            {
+                self.contents.places(group).await?
+            }
+            _ => Places::new(),
+        };
+        Ok(Look {
+            placement,
+            selection,
+            places,
+            groups,
+            overrides,
+            wait,
+            unreachable,
+            now,
+        })
+    }
+
+    /// Decides, and writes the resource snapshots. Why a new one is refused, if it is: then the decision is
+    /// about the one that stands.
+    async fn store(
+        &self,
+        key: &ObjectKey,
+        look: &mut Look<'_>,
+    ) -> Result<(PlacementPlan, Option<String>), ApiError> {
+        let plan = self.plan(key, look);
+        let Some(snapshots) = plan.snapshots.as_ref().filter(|plan| !plan.is_empty()) else {
+            return Ok((plan, None));
+        };
+        if !snapshots.create.is_empty() {
+            self.note_snapshot(key);
+        }
+        let stands = look.groups.latest().and_then(|(_, group)| group.name());
+        let written = self.write_snapshots(snapshots).await;
+        look.groups = self.world.groups_of(key);
+        match (written, stands) {
+            // What is too large to be stored does not keep the policy from counting.
+            (Err(ApiError::Rejected(why)), Some(earlier)) => {
+                look.overrides = self
+                    .overrides(key, Some(look.selection), Some(&earlier))
+                    .await?;
+                look.wait = Some(REFUSED_AGAIN);
+                Ok((self.plan(key, look), Some(why)))
+            }
+            (written, _) => written.map(|()| (plan, None)),
+        }
+    }
+
+    fn plan(&self, key: &ObjectKey, look: &Look<'_>) -> PlacementPlan {
         plan::plan(
             &PlacementView {
-                placement,
-                manifests: &selection.manifests,
-                hash: selection.hash,
-                snapshot_waits,
-                groups: &self.world.groups_of(&key),
-                policies: &self.world.policies.under(BY_PLACEMENT, &key),
-                bindings: &self.world.bindings_of(&key),
+                placement: look.placement,
+                manifests: &look.selection.manifests,
+                places: &look.places,
+                hash: look.selection.hash,
+                snapshot_waits: look.wait.is_some(),
+                groups: &look.groups,
+                policies: &self.world.policies.under(BY_PLACEMENT, key),
+                bindings: &self.world.bindings_of(key),
                 clusters: &self.world.clusters.list(),
                 heard: &|cluster| self.members.last_contact(cluster),
-                unreachable,
-                overrides,
+                unreachable: &look.unreachable,
+                overrides: &look.overrides,
             },
-            now,
+            look.now,
         )
     }
 

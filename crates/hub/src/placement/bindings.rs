@@ -106,16 +106,47 @@ pub fn digest_of(
     latest: &LatestSnapshot,
     overrides: &Resolved,
 ) -> Option<Digest> {
-    let name = &binding.spec.resource_snapshot_name;
-    let hash = if *name == latest.name {
-        &latest.hash
-    } else {
-        groups.by_name(name)?.1.hash()?
-    };
-    let effect = leave::given(binding)
-        .or_else(|| overrides.effect(&binding.spec))
-        .unwrap_or(Effect::Nothing);
-    Some(desired_digest(binding, hash, effect))
+    Digests::default().of(binding, groups, latest, overrides)
+}
+
+/// Digests of what the bindings of a placement ask for. Most clusters ask for the same, and a digest takes
+/// longer than anything else that is decided about a cluster: each is computed once.
+#[derive(Debug, Default)]
+pub struct Digests {
+    /// By hash of the snapshot and effect of overrides; there are few strategies.
+    known: BTreeMap<(String, Effect), Vec<Known>>,
+}
+
+/// How it is applied, and the digest.
+type Known = (Option<ApplyStrategy>, Digest);
+
+impl Digests {
+    /// As [`digest_of`].
+    pub fn of(
+        &mut self,
+        binding: &Binding,
+        groups: &Groups,
+        latest: &LatestSnapshot,
+        overrides: &Resolved,
+    ) -> Option<Digest> {
+        let name = &binding.spec.resource_snapshot_name;
+        let hash = if *name == latest.name {
+            &latest.hash
+        } else {
+            groups.by_name(name)?.1.hash()?
+        };
+        let effect = leave::given(binding)
+            .or_else(|| overrides.effect(&binding.spec))
+            .unwrap_or(Effect::Nothing);
+        let known = self.known.entry((hash.to_owned(), effect)).or_default();
+        let strategy = &binding.spec.apply_strategy;
+        if let Some((_, digest)) = known.iter().find(|(known, _)| known == strategy) {
+            return Some(*digest);
+        }
+        let digest = desired_digest(binding, hash, effect);
+        known.push((strategy.clone(), digest));
+        Some(digest)
+    }
 }
 
 /// Decides what to write.
@@ -290,11 +321,14 @@ fn roll(inputs: &BindingInputs<'_>, wanted: &[Wanted], now: Timestamp) -> Rollin
         .iter()
         .map(|binding| binding.next.name_any())
         .collect();
+    let mut digests = Digests::default();
     let bindings: Vec<RolloutBinding<'_>> = wanted
         .iter()
         .zip(&names)
         .filter(|(binding, _)| !binding.gone)
-        .map(|(binding, name)| rollout_binding(inputs, &apply, binding, name, period, now))
+        .map(|(binding, name)| {
+            rollout_binding(inputs, &apply, &mut digests, (binding, name), period, now)
+        })
         .collect();
     let view = RollingView {
         bindings: &bindings,
@@ -308,16 +342,21 @@ fn roll(inputs: &BindingInputs<'_>, wanted: &[Wanted], now: Timestamp) -> Rollin
 fn rollout_binding<'a>(
     inputs: &BindingInputs<'_>,
     apply: &ApplyStrategy,
-    binding: &'a Wanted,
-    name: &'a str,
+    digests: &mut Digests,
+    (binding, name): (&'a Wanted, &'a str),
     period: jiff::SignedDuration,
     now: Timestamp,
 ) -> RolloutBinding<'a> {
     let spec = &binding.next.spec;
-    let digest = |binding| digest_of(binding, inputs.groups, inputs.latest, inputs.overrides);
+    let mut digest = |binding| digests.of(binding, inputs.groups, inputs.latest, inputs.overrides);
     // What the binding in the API server asks for, too: the scheduler's decision changes nothing of that.
     let current = digest(&binding.next);
-    let mut target = binding.next.clone();
+    // What it is to ask for; its status is not looked at.
+    let mut target = Binding {
+        metadata: binding.next.metadata.clone(),
+        spec: spec.clone(),
+        status: None,
+    };
     retarget(inputs.latest, inputs.overrides, apply, &mut target);
     let same_content = current.is_some() && current == digest(&target);
     let same_leave = leave::given(&binding.next) == leave::given(&target);

@@ -74,54 +74,13 @@ impl Actor {
         placement: &Placement,
         bindings: &[Arc<Binding>],
     ) -> Result<Option<Duration>, ApiError> {
-        let waits: BTreeMap<&str, &str> = bindings
-            .iter()
-            .map(|binding| {
-                (
-                    binding.spec.target_cluster.as_str(),
-                    trouble(binding).unwrap_or(REMOVING),
-                )
-            })
-            .collect();
-        let named: Vec<String> = waits
-            .iter()
-            .take(NAMED)
-            .map(|(cluster, trouble)| format!("{cluster} ({trouble})"))
-            .collect();
-        let more = waits.len().saturating_sub(NAMED);
-        let tail = if more > 0 {
-            format!(" and {more} more")
-        } else {
-            String::new()
-        };
-        let what = if removal::wants_abandon(placement.spec.strategy.as_ref()) {
-            "release"
-        } else {
-            "remove"
-        };
-        let message = format!(
-            "Waiting for {} cluster(s) to {what} what was placed: {}{tail}",
-            waits.len(),
-            named.join(", ")
-        );
-        let reason = if waits.values().all(|trouble| is_routine(trouble)) {
-            DELETION_IN_PROGRESS
-        } else {
-            "WaitingForClusters"
-        };
         let mut changed = placement.clone();
         let list = changed
             .status
             .get_or_insert_default()
             .conditions
             .get_or_insert_default();
-        let new = NewCondition {
-            type_: placement_deleting(Scope::of(placement)),
-            status: Status::True,
-            reason,
-            message,
-            observed_generation: placement.metadata.generation,
-        };
+        let new = waiting(placement, bindings);
         if set(list, new, clock::now()) {
             let key = ObjectKey::of(placement);
             if let Some(wait) = self.status_held(&key) {
@@ -135,6 +94,52 @@ impl Actor {
             self.hold_status(&key, size);
         }
         Ok(None)
+    }
+}
+
+/// The condition that says what the deletion of a placement waits for.
+pub(crate) fn waiting(placement: &Placement, bindings: &[Arc<Binding>]) -> NewCondition<'static> {
+    let waits: BTreeMap<&str, &str> = bindings
+        .iter()
+        .map(|binding| {
+            (
+                binding.spec.target_cluster.as_str(),
+                trouble(binding).unwrap_or(REMOVING),
+            )
+        })
+        .collect();
+    let named: Vec<String> = waits
+        .iter()
+        .take(NAMED)
+        .map(|(cluster, trouble)| format!("{cluster} ({trouble})"))
+        .collect();
+    let more = waits.len().saturating_sub(NAMED);
+    let tail = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    let what = if removal::wants_abandon(placement.spec.strategy.as_ref()) {
+        "release"
+    } else {
+        "remove"
+    };
+    let message = format!(
+        "Waiting for {} cluster(s) to {what} what was placed: {}{tail}",
+        waits.len(),
+        named.join(", ")
+    );
+    let reason = if waits.values().all(|trouble| is_routine(trouble)) {
+        DELETION_IN_PROGRESS
+    } else {
+        "WaitingForClusters"
+    };
+    NewCondition {
+        type_: placement_deleting(Scope::of(placement)),
+        status: Status::True,
+        reason,
+        message,
+        observed_generation: placement.metadata.generation,
     }
 }
 

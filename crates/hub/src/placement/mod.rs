@@ -10,6 +10,7 @@ pub mod bindings;
 pub mod deletion;
 pub mod gathering;
 mod overrides;
+pub mod packing;
 pub mod plan;
 pub mod policy;
 pub(crate) mod report;

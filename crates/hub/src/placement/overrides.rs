@@ -1,12 +1,10 @@
 //! What overrides mean to a placement.
 
-use std::sync::Arc;
-
 use windlass_cluster::{ApiError, ObjectKey};
-use windlass_member::manifest::Manifest;
 
 use super::actor::Actor;
 use crate::overrides::resolve::Resolved;
+use crate::select::Selection;
 
 impl Actor {
     /// Overrides count by what the latest snapshot holds: what is selected, unless that is still to be
@@ -17,7 +15,7 @@ impl Actor {
     pub(super) async fn overrides(
         &self,
         placement: &ObjectKey,
-        selected: &[Arc<Manifest>],
+        selection: Option<&Selection>,
         earlier: Option<&str>,
     ) -> Result<Resolved, ApiError> {
         let overrides = &self.world.overrides;
@@ -30,11 +28,18 @@ impl Actor {
             }
             None => None,
         };
-        let manifests = content
-            .as_deref()
-            .map_or(selected, |content| &content.manifests);
-        let objects = if overrides.any_for(placement) {
-            windlass_render::placed(manifests.iter().map(|manifest| &manifest.object))
+        let (manifests, held) = match content.as_deref() {
+            Some(content) => (
+                &content.manifests[..],
+                format!("{} {}", content.name, content.hash),
+            ),
+            None => selection.map_or_else(Default::default, |selection| {
+                (&selection.manifests[..], selection.hash.to_string())
+            }),
+        };
+        let placed = || windlass_render::placed(manifests.iter().map(|manifest| &manifest.object));
+        let objects = if overrides.any_for(placement, &held, placed) {
+            placed()
         } else {
             Vec::new()
         };

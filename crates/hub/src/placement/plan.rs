@@ -14,6 +14,7 @@ use windlass_scheduler::{ClusterView, ExistingBinding, Schedule, SchedulingView,
 use windlass_status::digest::Digest;
 
 use super::bindings::{self, BindingInputs, BindingPlan};
+use super::packing::Places;
 use super::policy::{self, PolicyInputs, PolicyPlan};
 use super::snapshots::{self, Groups, LatestSnapshot, SnapshotInputs, SnapshotPlan};
 use crate::overrides::resolve::Resolved;
@@ -30,6 +31,8 @@ pub struct PlacementView<'a> {
     pub manifests: &'a [Arc<Manifest>],
     /// Hash of what it selects.
     pub hash: Digest,
+    /// Where it is in the latest snapshot, if that could matter ([`super::packing::needs_places`]).
+    pub places: &'a Places,
     /// A snapshot was made a moment ago: the next one waits, and until then the old one is the latest.
     pub snapshot_waits: bool,
     /// Its resource snapshots.
@@ -125,6 +128,7 @@ fn content(
         groups: view.groups,
         manifests: view.manifests,
         hash: view.hash,
+        places: view.places,
         history_limit,
         in_use: &in_use,
     });

@@ -68,7 +68,7 @@ impl Actor {
             return Ok(None);
         };
         let bindings = self.world.bindings_of(&key);
-        let overrides = self.overrides(&key, &[], Some(&latest.name)).await?;
+        let overrides = self.overrides(&key, None, Some(&latest.name)).await?;
         let content = self
             .contents
             .get(&ObjectKey::namespaced(&key.namespace, &latest.name))

@@ -19,8 +19,7 @@ use windlass_member::manifest::Manifest;
 use windlass_render::envelopes;
 use windlass_status::digest::Digest;
 
-/// Largest content of one snapshot object, in bytes of JSON.
-pub const PART_LIMIT: usize = 800 * 1024;
+use super::packing::{Places, pack};
 
 /// Metadata of a snapshot object, as the watch delivers it.
 pub type SnapshotMeta = PartialObjectMeta<Snapshot>;
@@ -68,7 +67,8 @@ impl Group {
         })
     }
 
-    fn objects(&self) -> impl Iterator<Item = &Arc<SnapshotMeta>> {
+    /// Its snapshot objects, by the number of the part.
+    pub fn objects(&self) -> impl Iterator<Item = &Arc<SnapshotMeta>> {
         // The master goes first: without it the group does not exist for readers.
         self.master.iter().chain(self.parts.values())
     }
@@ -149,6 +149,17 @@ pub struct SnapshotPlan {
     pub latest: LatestSnapshot,
 }
 
+impl SnapshotPlan {
+    /// Whether nothing is to be written.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.unfinished.is_empty()
+            && self.create.is_empty()
+            && self.relabel.is_empty()
+            && self.expired.is_empty()
+    }
+}
+
 /// The snapshot that the present selection is in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LatestSnapshot {
@@ -172,6 +183,8 @@ pub struct SnapshotInputs<'a> {
     pub manifests: &'a [Arc<Manifest>],
     /// Its hash.
     pub hash: Digest,
+    /// Where its objects are in the latest group.
+    pub places: &'a Places,
     /// How many versions are kept.
     pub history_limit: usize,
     /// Masters that some binding names; they are kept whatever the limit (design §5.15).
@@ -245,7 +258,7 @@ fn expired(inputs: &SnapshotInputs<'_>, plan: &SnapshotPlan) -> Vec<Arc<Snapshot
 
 /// The objects of a new group: further parts first, the master last.
 fn new_group(inputs: &SnapshotInputs<'_>, index: u64, hash: &str) -> Vec<Snapshot> {
-    let chunks = pack(inputs.manifests);
+    let chunks = pack(inputs.manifests, inputs.places);
     let count = chunks.len();
     let mut objects = Vec::with_capacity(count);
     for (position, chunk) in chunks.into_iter().enumerate() {
@@ -279,7 +292,7 @@ fn new_group(inputs: &SnapshotInputs<'_>, index: u64, hash: &str) -> Vec<Snapsho
             position == 0,
             &name,
             annotations,
-            chunk,
+            &chunk,
         ));
     }
     objects.rotate_left(1);
@@ -292,7 +305,7 @@ fn snapshot(
     master: bool,
     name: &str,
     annotations: BTreeMap<String, String>,
-    chunk: &[Arc<Manifest>],
+    chunk: &[&Arc<Manifest>],
 ) -> Snapshot {
     use windlass_api::raw::RawObject;
     use windlass_api::snapshot::ResourceSnapshotSpec;
@@ -319,25 +332,6 @@ fn snapshot(
         inputs.placement_uid,
     )]);
     object
-}
-
-/// Cuts the manifests into parts below [`PART_LIMIT`], in order. A manifest that is larger gets a part of
-/// its own; no manifests make one empty part.
-fn pack(manifests: &[Arc<Manifest>]) -> Vec<&[Arc<Manifest>]> {
-    let mut chunks = Vec::new();
-    let mut start = 0;
-    let mut size = 0;
-    for (position, manifest) in manifests.iter().enumerate() {
-        let length = manifest.object.to_string().len();
-        if position > start && size + length > PART_LIMIT {
-            chunks.push(&manifests[start..position]);
-            start = position;
-            size = 0;
-        }
-        size += length;
-    }
-    chunks.push(&manifests[start..]);
-    chunks
 }
 
 /// The server's refusal of a snapshot, with what a person can do about it: the largest object is named.

@@ -16,7 +16,7 @@ use windlass_api::scoped::{Binding, Placement, Scope};
 use windlass_api::snapshot::ClusterDecision;
 use windlass_status::defaults::rollout_type;
 
-use super::bindings::digest_of;
+use super::bindings::Digests;
 use super::snapshots::{Groups, LatestSnapshot};
 use crate::overrides::resolve::Resolved;
 
@@ -66,13 +66,14 @@ pub fn roll_up(inputs: &StatusInputs<'_>, now: Timestamp) -> Aggregate {
         .iter()
         .map(|binding| index_of(inputs, &binding.spec.resource_snapshot_name))
         .collect();
+    let mut digests = Digests::default();
     let views = inputs
         .bindings
         .iter()
         .zip(&indexes)
         .map(|(binding, index)| BindingView {
             binding,
-            desired_digest: digest_of(binding, inputs.groups, inputs.latest, inputs.overrides),
+            desired_digest: digests.of(binding, inputs.groups, inputs.latest, inputs.overrides),
             snapshot_index: index.as_deref(),
             current_policy: inputs
                 .policy_snapshot

@@ -65,10 +65,7 @@ pub async fn read(client: &Client, wish: Wish) -> Result<Live, ApiError> {
         (Groups::default(), Vec::new(), Vec::new())
     };
     let filter = wish.filter.clone();
-    let selection = match trouble(&placement, copied_to(client, &placement).await?.as_deref()) {
-        Some(message) => Err(SelectError::User(message)),
-        None => select(client, &key, &placement, wish.filter).await,
-    };
+    let selection = selected(client, &key, &placement, wish.filter).await?;
     let (overrides, pending) = match &selection {
         Ok(selection) => overrides(client, &key, selection, &bindings, &clusters).await?,
         Err(_) => (Resolved::default(), Vec::new()),
@@ -139,6 +136,25 @@ async fn copied_to(client: &Client, placement: &Placement) -> Result<Option<Stri
         owners.any(|owner| Some(&owner.uid) == placement.metadata.uid.as_ref())
     });
     Ok(ours.and_then(|copy| copy.namespace()))
+}
+
+/// What the placement selects, or why that is not asked.
+async fn selected(
+    client: &Client,
+    key: &ObjectKey,
+    placement: &Placement,
+    filter: ApiFilter,
+) -> Result<Result<Selection, SelectError>, ApiError> {
+    if placement.metadata.deletion_timestamp.is_some() {
+        // The kinds of what it selected may be gone.
+        let message = "the placement is being deleted".to_owned();
+        return Ok(Err(SelectError::User(message)));
+    }
+    let copied_to = copied_to(client, placement).await?;
+    Ok(match trouble(placement, copied_to.as_deref()) {
+        Some(message) => Err(SelectError::User(message)),
+        None => select(client, key, placement, filter).await,
+    })
 }
 
 /// What the placement selects. The watches that this needs end with it.

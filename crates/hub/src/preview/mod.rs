@@ -4,6 +4,7 @@
 //! hub itself asks ([`crate::placement::plan`]), and plays its answers out to the end ([`simulate`]). So the
 //! two can't differ but by what happens meanwhile.
 
+mod deleting;
 mod live;
 pub mod simulate;
 #[cfg(test)]
@@ -28,10 +29,12 @@ use windlass_api::snapshot::ClusterDecision;
 use windlass_scheduler::Schedule;
 use windlass_status::defaults::rollout_type;
 
+pub use self::deleting::{Deleting, Leaving, Outcome};
 pub use self::live::{Wish, read};
 pub use self::simulate::{Change, End, Kind, Rollout};
 use crate::contents::identifier;
 use crate::overrides::resolve::Resolved;
+use crate::placement::packing::NOWHERE;
 use crate::placement::plan::{self, PlacementView};
 use crate::placement::report::{standing, verdict};
 use crate::placement::snapshots::Groups;
@@ -77,9 +80,12 @@ pub struct Preview {
     pub name: String,
     /// Whether it exists already.
     pub exists: bool,
-    /// Its condition Scheduled, word for word.
+    /// What its deletion means, if it is being deleted. Then nothing else is decided of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deleting: Option<Deleting>,
+    /// Its condition Scheduled, word for word; none when it is being deleted.
     pub scheduled: Option<Condition>,
-    /// What would be decided; none when the condition says why nothing can be.
+    /// What would be decided; none when the condition says why nothing can be, or when it is being deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decided: Option<Decided>,
 }
@@ -227,7 +233,9 @@ pub enum Fate {
 /// Says what would become of the placement.
 #[must_use]
 pub fn preview(live: &Live, now: Timestamp) -> Preview {
+    let deleting = deleting::of(live, now);
     let (condition, decided) = match &live.selection {
+        _ if deleting.is_some() => (None, None),
         Ok(selection) => decide(live, selection, now),
         Err(SelectError::User(message)) => {
             let condition = scheduled(live, Scheduling::InvalidSelectors(message), now);
@@ -242,6 +250,7 @@ pub fn preview(live: &Live, now: Timestamp) -> Preview {
         namespace: live.placement.namespace(),
         name: live.placement.name_any(),
         exists: live.exists,
+        deleting,
         scheduled: condition,
         decided,
     }
@@ -294,6 +303,7 @@ impl Live {
     #[must_use]
     pub fn view<'a>(&'a self, selection: &'a Selection) -> PlacementView<'a> {
         PlacementView {
+            places: &NOWHERE,
             placement: &self.placement,
             manifests: &selection.manifests,
             hash: selection.hash,

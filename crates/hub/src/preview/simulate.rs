@@ -21,14 +21,16 @@ use windlass_status::ready::{Facts, Readiness, classify};
 
 use super::Live;
 use crate::delivery::refused;
-use crate::placement::bindings::{BindingPlan, digest_of};
+use crate::placement::bindings::{BindingPlan, Digests};
+use crate::placement::packing::NOWHERE;
 use crate::placement::plan::{self, PlacementPlan, PlacementView};
 use crate::placement::snapshots::{Groups, LatestSnapshot, meta_of};
 use crate::render::Refusal;
 use crate::select::Selection;
 
-/// So often is planned again at most.
-const MOST_TURNS: usize = 5000;
+/// So many clusters are looked at at most, each as often as is planned: a rollout cluster by cluster over
+/// thousands of them is not followed to its end.
+const MOST_LOOKS: usize = 3_000_000;
 
 /// Clusters that get nothing new, and why.
 pub type Broken = BTreeMap<String, Refusal>;
@@ -96,18 +98,23 @@ pub fn rollout(live: &Live, selection: &Selection, broken: &Broken, now: Timesta
     let mut scene = Scene {
         groups: live.groups.clone(),
         policies: live.policies.clone(),
-        bindings: live.bindings.clone(),
+        bindings: live.bindings.iter().map(by_name).collect(),
+        moved: live.bindings.iter().map(|b| b.name_any()).collect(),
+        digests: Digests::default(),
         now,
     };
     let mut rollout = Rollout::default();
     // Each turn moves or settles a cluster, or passes the end of a waiting period.
-    let turns = 4 * (live.bindings.len() + live.clusters.len()) + 16;
-    for _ in 0..turns.min(MOST_TURNS) {
+    let clusters = live.bindings.len() + live.clusters.len();
+    let turns = 4 * clusters + 16;
+    for _ in 0..turns.min(MOST_LOOKS / clusters.max(1)) {
+        let bindings: Vec<Arc<Binding>> = scene.bindings.values().cloned().collect();
         let plan = plan::plan(
             &PlacementView {
+                places: &NOWHERE,
                 groups: &scene.groups,
                 policies: &scene.policies,
-                bindings: &scene.bindings,
+                bindings: &bindings,
                 ..live.view(selection)
             },
             scene.now,
@@ -135,7 +142,7 @@ pub fn rollout(live: &Live, selection: &Selection, broken: &Broken, now: Timesta
 }
 
 /// What a plan changes on clusters, in the order in which it is written.
-fn changes(bindings: &[Arc<Binding>], plan: &PlacementPlan) -> Vec<Change> {
+fn changes(bindings: &Bindings, plan: &PlacementPlan) -> Vec<Change> {
     let change = |binding: &Binding, kind| Change {
         cluster: binding.spec.target_cluster.clone(),
         kind,
@@ -144,10 +151,8 @@ fn changes(bindings: &[Arc<Binding>], plan: &PlacementPlan) -> Vec<Change> {
     for new in plan.bindings.create.iter().filter(|b| holds(b)) {
         step.insert(change(new, Kind::Add));
     }
-    let known: BTreeMap<Option<&str>, &Binding> =
-        bindings.iter().map(|b| (named(b), &**b)).collect();
     for next in plan.bindings.replace.iter().filter(|b| holds(b)) {
-        match known.get(&named(next)) {
+        match bindings.get(&next.name_any()) {
             Some(old) if !holds(old) => step.insert(change(next, Kind::Add)),
             Some(old) if differs(old, next) => step.insert(change(next, Kind::Update)),
             _ => false,
@@ -159,8 +164,11 @@ fn changes(bindings: &[Arc<Binding>], plan: &PlacementPlan) -> Vec<Change> {
     step.into_iter().collect()
 }
 
-fn named(binding: &Binding) -> Option<&str> {
-    binding.metadata.name.as_deref()
+/// Bindings by name.
+type Bindings = BTreeMap<String, Arc<Binding>>;
+
+fn by_name(binding: &Arc<Binding>) -> (String, Arc<Binding>) {
+    (binding.name_any(), Arc::clone(binding))
 }
 
 /// Whether the cluster has, or is to have, the resources because of the binding.
@@ -169,23 +177,21 @@ fn holds(binding: &Binding) -> bool {
 }
 
 fn differs(old: &Binding, next: &Binding) -> bool {
-    let what = |binding: &Binding| {
-        let spec = &binding.spec;
-        (
-            spec.resource_snapshot_name.clone(),
-            spec.apply_strategy.clone(),
-            spec.resource_override_snapshots.clone(),
-            spec.cluster_resource_override_snapshots.clone(),
-        )
-    };
-    what(old) != what(next)
+    let (old, next) = (&old.spec, &next.spec);
+    old.resource_snapshot_name != next.resource_snapshot_name
+        || old.apply_strategy != next.apply_strategy
+        || old.resource_override_snapshots != next.resource_override_snapshots
+        || old.cluster_resource_override_snapshots != next.cluster_resource_override_snapshots
 }
 
 /// The hub's objects as the rollout goes on.
 struct Scene {
     groups: Groups,
     policies: Vec<Arc<PolicySnapshot>>,
-    bindings: Vec<Arc<Binding>>,
+    bindings: Bindings,
+    /// Names of the bindings that were given something since it was looked whether their clusters arrive.
+    moved: BTreeSet<String>,
+    digests: Digests,
     now: Timestamp,
 }
 
@@ -207,24 +213,19 @@ impl Scene {
     /// Carries out the writes of bindings. Tells whether there was any.
     fn carry_out(&mut self, live: &Live, plan: &BindingPlan) -> bool {
         for next in plan.create.iter().chain(&plan.replace) {
-            let name = next.name_any();
-            let old = self.bindings.iter().position(|b| b.name_any() == name);
             let mut next = next.clone();
             let generation = next.metadata.generation.unwrap_or_default();
             next.metadata.generation = Some(generation + 1);
-            match old.and_then(|index| self.bindings.get_mut(index)) {
-                Some(old) => *old = Arc::new(next),
-                None => self.bindings.push(Arc::new(next)),
-            }
+            self.moved.insert(next.name_any());
+            self.bindings.insert(next.name_any(), Arc::new(next));
         }
         for gone in &plan.delete {
-            let name = gone.name_any();
-            if let Some(binding) = self.bindings.iter_mut().find(|b| b.name_any() == name) {
+            if let Some(binding) = self.bindings.get_mut(&gone.name_any()) {
                 Arc::make_mut(binding).metadata.deletion_timestamp = Some(Time(self.now));
             }
         }
         // A cluster that answers lets go of what was removed; one that is not in the fleet has nothing.
-        self.bindings.retain(|binding| {
+        self.bindings.retain(|_, binding| {
             binding.metadata.deletion_timestamp.is_none()
                 || live.unreachable.contains(&binding.spec.target_cluster)
         });
@@ -235,8 +236,13 @@ impl Scene {
     /// it. Tells whether any did.
     fn settle(&mut self, live: &Live, latest: &LatestSnapshot, broken: &Broken) -> bool {
         let mut settled = false;
-        for binding in &mut self.bindings {
-            let digest = digest_of(binding, &self.groups, latest, &live.overrides);
+        for name in std::mem::take(&mut self.moved) {
+            let Some(binding) = self.bindings.get_mut(&name) else {
+                continue;
+            };
+            let digest = self
+                .digests
+                .of(binding, &self.groups, latest, &live.overrides);
             let on_its_way = holds(binding)
                 && binding.spec.resource_snapshot_name == latest.name
                 && classify(
@@ -270,7 +276,7 @@ impl Scene {
         let clusters = |wanted: &dyn Fn(&Binding) -> bool| -> Vec<String> {
             let found: BTreeSet<String> = self
                 .bindings
-                .iter()
+                .values()
                 .filter(|binding| wanted(binding))
                 .map(|binding| binding.spec.target_cluster.clone())
                 .collect();

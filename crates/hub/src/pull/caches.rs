@@ -163,6 +163,11 @@ impl PullCaches {
         heard.map(|heard| heard.clone()).unwrap_or_default()
     }
 
+    /// What was heard of a cluster's agent does not count any more.
+    pub fn forget(&self, cluster: &str) {
+        self.heard.remove(cluster);
+    }
+
     /// Whether guard rails are installed.
     #[must_use]
     pub fn has_guard_rails(&self) -> bool {
@@ -245,13 +250,12 @@ fn says_the_same(old: &WorkMeta, new: &WorkMeta) -> bool {
         && old.metadata.generation == new.metadata.generation
         && old.metadata.deletion_timestamp == new.metadata.deletion_timestamp
         && old.metadata.uid == new.metadata.uid
-        && old.metadata.labels == new.metadata.labels
-        && old.metadata.annotations == new.metadata.annotations
+        && old.is_marked_as(new)
 }
 
 /// Key of the binding that a Work is of.
 fn binding_of(work: &WorkMeta) -> Option<ObjectKey> {
-    let name = work.labels().get(labels::PARENT_BINDING)?;
+    let name = work.told(labels::PARENT_BINDING)?;
     Some(ObjectKey::namespaced(parent_of(work).namespace, name))
 }
 
@@ -265,16 +269,14 @@ fn internal_options(
             let Some(cluster) = names::cluster_of_namespace(&change.key.namespace) else {
                 return;
             };
-            match &change.new {
-                Some(agent) => {
-                    let now = Moment {
-                        instant: clock::monotonic(),
-                        time: clock::now(),
-                    };
-                    let mut heard = heard.entry(cluster.to_owned()).or_default();
-                    heard.observe(heartbeat(agent), now);
-                }
-                None => drop(heard.remove(cluster)),
+            // Its silence goes on when it is gone.
+            if let Some(agent) = &change.new {
+                let now = Moment {
+                    instant: clock::monotonic(),
+                    time: clock::now(),
+                };
+                let mut heard = heard.entry(cluster.to_owned()).or_default();
+                heard.observe_report(heartbeat(agent), now);
             }
             if change.initial {
                 queue.add_initial(cluster.to_owned());

@@ -243,8 +243,7 @@ impl Pull {
 }
 
 fn meta_of(work: &Work) -> WorkMeta {
-    WorkMeta {
-        metadata: work.metadata.clone(),
-        status: None,
-    }
+    let mut meta = WorkMeta::default();
+    meta.metadata = work.metadata.clone();
+    meta
 }

@@ -152,7 +152,7 @@ pub fn plan(
 }
 
 fn is_of(work: &WorkMeta, wish: &Wish) -> bool {
-    work.labels().get(labels::PARENT_BINDING) == Some(&wish.binding)
+    work.told(labels::PARENT_BINDING) == Some(&wish.binding)
 }
 
 /// A Work keeps the name that it has got: under another one everything in it would be made anew.
@@ -202,12 +202,11 @@ fn short_hash(value: &serde_json::Value) -> String {
 /// The envelope that a Work is of, by its labels.
 #[must_use]
 pub fn envelope_of(work: &WorkMeta) -> Option<EnvelopeIdentifier> {
-    let labels = work.labels();
     let kind: EnvelopeType =
-        serde_json::from_value(json!(labels.get(labels::ENVELOPE_KIND)?)).ok()?;
+        serde_json::from_value(json!(work.told(labels::ENVELOPE_KIND)?)).ok()?;
     Some(EnvelopeIdentifier {
-        name: labels.get(labels::ENVELOPE_NAME)?.clone(),
-        namespace: labels.get(labels::ENVELOPE_NAMESPACE).cloned(),
+        name: work.told(labels::ENVELOPE_NAME)?.to_owned(),
+        namespace: work.told(labels::ENVELOPE_NAMESPACE).map(str::to_owned),
         type_: Some(kind),
     })
 }
@@ -231,8 +230,7 @@ pub fn build(wish: &Wish, item: &Item) -> Work {
             // Only what says where and how it was written changes if the spec is as we left it and asks
             // for the same.
             let same = live
-                .annotations()
-                .get(labels::WRITTEN)
+                .told(labels::WRITTEN)
                 .is_some_and(|text| text.ends_with(&item.digest.to_string()));
             let stays = same && is_untouched(live);
             (Some(live), if stays { now } else { now + 1 })

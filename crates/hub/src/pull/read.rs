@@ -18,6 +18,7 @@
 //! Applied False counts as not reported while all that is wrong is that the agent prepares.
 
 use windlass_api::Condition;
+use windlass_api::binding::BindingStatus;
 use windlass_api::conditions::{BindingReason as Reason, ManifestReason, Stage, Status};
 use windlass_api::placement::{
     DiffedResourcePlacement, DriftedResourcePlacement, EnvelopeIdentifier, FailedResourcePlacement,
@@ -225,6 +226,37 @@ fn read_diffs(seen: &[Seen<'_>]) -> Reading {
 }
 
 impl Reading {
+    /// Where nothing has changed but when it was looked at, the earlier time is kept: an agent looks again
+    /// and again, and what has not changed is not worth a write. `before`: what the binding says so far.
+    pub fn keep_times(&mut self, before: &BindingStatus) {
+        for new in &mut self.drifted {
+            let mut old = before.drifted_placements.iter().flatten();
+            if let Some(old) = old.find(|old| old.identifier == new.identifier) {
+                let observation_time = old.observation_time.clone();
+                let earlier = DriftedResourcePlacement {
+                    observation_time,
+                    ..new.clone()
+                };
+                if earlier == *old {
+                    *new = earlier;
+                }
+            }
+        }
+        for new in &mut self.diffed {
+            let mut old = before.diffed_placements.iter().flatten();
+            if let Some(old) = old.find(|old| old.identifier == new.identifier) {
+                let observation_time = old.observation_time.clone();
+                let earlier = DiffedResourcePlacement {
+                    observation_time,
+                    ..new.clone()
+                };
+                if earlier == *old {
+                    *new = earlier;
+                }
+            }
+        }
+    }
+
     fn tell(&mut self, stage: Stage, status: Status, reason: Reason, message: String) {
         self.conditions.push((stage, status, reason, message));
     }

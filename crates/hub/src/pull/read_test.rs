@@ -227,3 +227,60 @@ fn a_report_about_something_else_is_none() {
         );
     }
 }
+
+/// One that was seen at 1 o'clock and is seen again at 2; what is then written, as the hour.
+#[test]
+fn what_has_not_changed_keeps_the_time_at_which_it_was_seen() {
+    let object = |name: &str, hour: u8, first: u8, generation: i64, value: &str| {
+        let mut object = object(name, "Applied", "True", "Applied");
+        let at = |hour: u8| format!("2026-01-01T0{hour}:00:00Z");
+        let difference = json!([{"path": "/data/a", "valueInMember": value}]);
+        object["driftDetails"] = json!({"observationTime": at(hour), "firstDriftedObservedTime": at(first),
+            "observedInMemberClusterGeneration": generation, "observedDrifts": difference});
+        object["diffDetails"] = json!({"observationTime": at(hour), "firstDiffedObservedTime": at(first),
+            "observedInMemberClusterGeneration": generation, "observedDiffs": difference});
+        object
+    };
+    let reported = |object: serde_json::Value, report_diff: bool| {
+        let type_ = if report_diff {
+            "DiffReported"
+        } else {
+            "Applied"
+        };
+        read_all(
+            &[work("w", &[(type_, "True", "X", 2)], &json!([object]))],
+            report_diff,
+        )
+    };
+    for (about, again, expected) in [
+        ("nothing", object("a", 2, 0, 5, "x"), 1),
+        (
+            "nothing, and the clock went back",
+            object("a", 0, 0, 5, "x"),
+            1,
+        ),
+        ("the value", object("a", 2, 0, 5, "y"), 2),
+        ("the member's object", object("a", 2, 0, 6, "x"), 2),
+        ("it is a new drift", object("a", 2, 2, 5, "x"), 2),
+        ("it is another object", object("b", 2, 0, 5, "x"), 2),
+    ] {
+        let expected = format!("2026-01-01T0{expected}:00:00Z");
+        for report_diff in [false, true] {
+            let before = reported(object("a", 1, 0, 5, "x"), report_diff);
+            let before = BindingStatus {
+                drifted_placements: Some(before.drifted),
+                diffed_placements: Some(before.diffed),
+                ..BindingStatus::default()
+            };
+            let mut reading = reported(again.clone(), report_diff);
+            reading.keep_times(&before);
+            let drifted = reading.drifted.iter().map(|d| &d.observation_time);
+            let diffed = reading.diffed.iter().map(|d| &d.observation_time);
+            let times: Vec<String> = drifted
+                .chain(diffed)
+                .map(|time| time.0.to_string())
+                .collect();
+            assert_eq!(times, [expected.clone()], "{about}, {report_diff}");
+        }
+    }
+}

@@ -1,4 +1,5 @@
-//! A Work as it is kept: metadata, and of its status what is not in order.
+//! A Work as it is kept: metadata, and of its status what is not in order. There is one for each binding, so
+//! labels and annotations that the hub has put on are not kept as maps, and not at all if nobody reads them.
 
 use std::borrow::Cow;
 
@@ -21,6 +22,50 @@ pub struct WorkMeta {
     /// What the agent reported; [`trim`] leaves out objects that are in order.
     #[serde(default)]
     pub status: Option<WorkStatus>,
+    /// Of the hub's own labels and annotations those in [`READ`], once [`trim`] has taken them out.
+    #[serde(skip)]
+    ours: Box<[(&'static str, Box<str>)]>,
+}
+
+/// Labels and annotations by which the hub knows a Work.
+const READ: [&str; 7] = [
+    labels::PARENT_BINDING,
+    labels::PARENT_PLACEMENT,
+    labels::PARENT_NAMESPACE,
+    labels::ENVELOPE_KIND,
+    labels::ENVELOPE_NAME,
+    labels::ENVELOPE_NAMESPACE,
+    labels::WRITTEN,
+];
+/// Those that are only there for others to read; the hub sets them with every write.
+const UNREAD: [&str; 4] = [
+    labels::PARENT_SNAPSHOT_INDEX,
+    labels::PARENT_SNAPSHOT_NAME,
+    labels::PARENT_OVERRIDES_HASH,
+    labels::PARENT_CLUSTER_OVERRIDES_HASH,
+];
+
+impl WorkMeta {
+    /// Value of a label or an annotation that is one of [`READ`].
+    #[must_use]
+    pub fn told(&self, key: &str) -> Option<&str> {
+        let kept = self.ours.iter().find(|(known, _)| *known == key);
+        let value = || {
+            self.labels()
+                .get(key)
+                .or_else(|| self.annotations().get(key))
+        };
+        kept.map(|(_, value)| &**value)
+            .or_else(|| value().map(String::as_str))
+    }
+
+    /// Whether labels and annotations are the same, but for those that nobody reads.
+    #[must_use]
+    pub fn is_marked_as(&self, other: &Self) -> bool {
+        self.ours == other.ours
+            && self.metadata.labels == other.metadata.labels
+            && self.metadata.annotations == other.metadata.annotations
+    }
 }
 
 impl Resource for WorkMeta {
@@ -57,20 +102,34 @@ impl From<Work> for WorkMeta {
         Self {
             metadata: work.metadata,
             status: work.status,
+            ours: Box::default(),
         }
     }
 }
 
 /// Drops what nobody asks for: in a settled fleet nearly everything that agents report.
 pub fn trim(work: &mut WorkMeta) {
+    trim_marks(work);
     let Some(status) = &mut work.status else {
         return;
     };
+    status.conditions.shrink_to_fit();
     if let Some(list) = &mut status.manifest_conditions {
         list.retain(is_news);
         list.shrink_to_fit();
     }
     status.manifest_conditions.take_if(|list| list.is_empty());
+}
+
+fn trim_marks(work: &mut WorkMeta) {
+    let marks = |key: &&'static str| Some((*key, Box::from(work.told(key)?)));
+    work.ours = READ.iter().filter_map(marks).collect();
+    for map in [&mut work.metadata.labels, &mut work.metadata.annotations] {
+        if let Some(map) = map {
+            map.retain(|key, _| !READ.contains(&&**key) && !UNREAD.contains(&&**key));
+        }
+        map.take_if(|map| map.is_empty());
+    }
 }
 
 fn is_news(manifest: &ManifestCondition) -> bool {
@@ -86,7 +145,7 @@ fn is_news(manifest: &ManifestCondition) -> bool {
 /// The placement that a Work is of.
 #[must_use]
 pub fn parent_of(work: &WorkMeta) -> ObjectKey {
-    let label = |key: &str| work.labels().get(key).cloned().unwrap_or_default();
+    let label = |key: &str| work.told(key).unwrap_or_default();
     ObjectKey::namespaced(
         label(labels::PARENT_NAMESPACE),
         label(labels::PARENT_PLACEMENT),
@@ -103,15 +162,14 @@ pub fn written(generation: i64, digest: Digest) -> String {
 #[must_use]
 pub fn is_current(work: &WorkMeta, digest: Digest) -> bool {
     let generation = work.metadata.generation.unwrap_or_default();
-    work.annotations()
-        .get(labels::WRITTEN)
-        .is_some_and(|text| *text == written(generation, digest))
+    work.told(labels::WRITTEN)
+        .is_some_and(|text| text == written(generation, digest))
 }
 
 /// Whether a Work's spec is as the hub left it, whatever it asks for.
 #[must_use]
 pub fn is_untouched(work: &WorkMeta) -> bool {
-    let generation = work.annotations().get(labels::WRITTEN).and_then(|text| {
+    let generation = work.told(labels::WRITTEN).and_then(|text| {
         let (generation, _) = text.split_once('/')?;
         generation.parse::<i64>().ok()
     });
@@ -151,6 +209,35 @@ mod tests {
             .filter_map(|m| m.identifier.name.as_deref())
             .collect();
         assert_eq!(names, ["b", "c"]);
+    }
+
+    #[test]
+    fn what_the_hub_put_on_is_known_by_its_value_and_what_others_did_stays_as_it_is() {
+        let whole: WorkMeta = serde_json::from_value(json!({ "metadata": {
+            "name": "w", "generation": 3,
+            "labels": { labels::PARENT_BINDING: "b", labels::PARENT_PLACEMENT: "web",
+                        labels::PARENT_NAMESPACE: "n", labels::PARENT_SNAPSHOT_INDEX: "7", "theirs": "x" },
+            "annotations": { labels::PARENT_SNAPSHOT_NAME: "web-7-snapshot",
+                             labels::WRITTEN: written(3, Digest::of_bytes(b"a")) },
+        } }))
+        .unwrap();
+        let mut kept = whole.clone();
+        trim(&mut kept);
+        trim(&mut kept);
+        assert_eq!(kept.labels().len(), 1, "{:?}", kept.labels());
+        assert_eq!(kept.labels()["theirs"], "x");
+        assert_eq!(kept.metadata.annotations, None);
+        for work in [&whole, &kept] {
+            assert_eq!(parent_of(work), ObjectKey::namespaced("n", "web"));
+            assert_eq!(work.told(labels::PARENT_BINDING), Some("b"));
+            assert_eq!(work.told(labels::ENVELOPE_NAME), None);
+            assert!(is_current(work, Digest::of_bytes(b"a")) && is_untouched(work));
+        }
+        let mut another = whole.clone();
+        let label = (labels::PARENT_BINDING.to_owned(), "c".to_owned());
+        another.labels_mut().extend([label]);
+        trim(&mut another);
+        assert!(!another.is_marked_as(&kept) && kept.is_marked_as(&kept));
     }
 
     #[test]

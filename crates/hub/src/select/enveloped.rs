@@ -18,6 +18,11 @@ impl ApiFilter {
         if id.group.is_empty() && id.kind == "Namespace" && self.is_reserved(id.name) {
             return Some(format!("{id} is reserved"));
         }
+        if self.is_left_out(&kind) {
+            return Some(format!(
+                "{id} is of a kind that the hub's flags on propagating APIs leave out"
+            ));
+        }
         if is_own(&owned(&id)) {
             return Some(format!(
                 "{id} is the hub's own on a member, and is not placed"
@@ -195,6 +200,31 @@ mod tests {
                 "{manifest}: {refusal:?}"
             );
             assert!(refusal.unwrap_or_default().contains(why), "{manifest}");
+        }
+    }
+
+    #[test]
+    fn what_flags_leave_out_is_not_in_an_envelope_either() {
+        let skipping = ApiFilter::new("v1/Secret;networking.k8s.io", "").unwrap();
+        let only = ApiFilter::new("", "v1/ConfigMap,Service;apps/v1").unwrap();
+        let default = ApiFilter::default();
+        let network = "networking.k8s.io/v1";
+        for (filter, api_version, kind, is_placed) in [
+            (&skipping, "v1", "Secret", false),
+            (&skipping, "v1", "ConfigMap", true),
+            (&skipping, network, "NetworkPolicy", false),
+            (&only, "v1", "Secret", false),
+            (&only, "v1", "Service", true),
+            (&only, "apps/v1", "Deployment", true),
+            (&only, network, "NetworkPolicy", false),
+            // Somebody wrote it into an envelope, so it is no cluster's own.
+            (&default, "v1", "Pod", true),
+            (&default, "v1", "Secret", true),
+        ] {
+            let manifest = json!({"apiVersion": api_version, "kind": kind,
+                "metadata": {"name": "x", "namespace": "web"}});
+            let refusal = filter.refuses_enveloped(&manifest);
+            assert_eq!(refusal.is_none(), is_placed, "{kind}: {refusal:?}");
         }
     }
 }

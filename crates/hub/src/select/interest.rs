@@ -12,7 +12,8 @@ use windlass_cluster::ObjectKey;
 
 use super::matcher::{Choice, Term};
 
-type Placements = BTreeSet<ObjectKey>;
+/// Some placements.
+pub type Placements = BTreeSet<ObjectKey>;
 
 /// What a placement selects, or would.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -158,11 +159,13 @@ impl Interests {
     }
 }
 
-fn insert<K: Eq + Hash>(map: &mut HashMap<K, Placements>, key: K, placement: &ObjectKey) {
+/// Puts a placement under a key.
+pub fn insert<K: Eq + Hash>(map: &mut HashMap<K, Placements>, key: K, placement: &ObjectKey) {
     map.entry(key).or_default().insert(placement.clone());
 }
 
-fn take<K: Eq + Hash>(map: &mut HashMap<K, Placements>, key: &K, placement: &ObjectKey) {
+/// Takes it from under the key, and the key with the last one.
+pub fn take<K: Eq + Hash>(map: &mut HashMap<K, Placements>, key: &K, placement: &ObjectKey) {
     if let Some(placements) = map.get_mut(key) {
         placements.remove(placement);
         if placements.is_empty() {

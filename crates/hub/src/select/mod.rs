@@ -48,13 +48,16 @@ use self::pass::Pass;
 use self::rules::ApiFilter;
 use self::watches::{Meta, Watches};
 
-/// Pauses between the looks after a CRD has changed. A server offers a new kind a moment after its CRD
-/// says so, and its replicas some seconds later; nothing tells when.
+/// Pauses between the looks after a CRD or an APIService has changed. A server offers a new kind a moment
+/// after its CRD says so, and its replicas some seconds later; nothing tells when.
 const SETTLING: [Duration; 3] = [
     Duration::from_millis(1200),
     Duration::from_secs(5),
     Duration::from_secs(25),
 ];
+
+/// Label of the APIServices that an API server makes by itself, for what it serves and for CRDs.
+const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 
 /// How soon something is looked at again of whose changes nobody tells.
 const BLIND: Duration = Duration::from_secs(30);
@@ -139,7 +142,8 @@ impl Resources {
     }
 
     /// Nothing is watched yet. `on_change` is told the placements whose selection may have
-    /// changed; it has to be quick. Others that use the same discovery have it refreshed as CRDs change.
+    /// changed; it has to be quick. Others that use the same discovery have it refreshed as CRDs and
+    /// APIServices change.
     #[must_use]
     pub fn with_filter(
         client: Client,
@@ -280,9 +284,7 @@ impl Inner {
             }
         }
         woken.retain(|placement| users.contains(placement));
-        if *kind == crd_kind()
-            && let Some((_, group)) = change.key.name.split_once('.')
-        {
+        if let Some(group) = group_of(kind, change) {
             self.discovery.invalidate();
             woken.extend(lock(&self.interests).of_group(group));
             self.settle(group);
@@ -334,8 +336,23 @@ impl Inner {
     }
 }
 
+/// The API group whose kinds may come, change or go with this: that of a CRD, or of a server that the hub's API
+/// server hands requests on to. APIServices that it makes for CRDs by itself tell nothing that these don't.
+fn group_of<'a>(kind: &GroupVersionKind, change: &'a Change<Meta>) -> Option<&'a str> {
+    let either = change.new.as_ref().or(change.old.as_ref())?;
+    let tells = *kind == crd_kind()
+        || (*kind == api_service_kind() && !either.labels().contains_key(AUTOMANAGED));
+    // Both are named after their group: widgets.example.com, v1.example.com.
+    let (_, group) = change.key.name.split_once('.').filter(|_| tells)?;
+    Some(group)
+}
+
 fn crd_kind() -> GroupVersionKind {
     GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+}
+
+fn api_service_kind() -> GroupVersionKind {
+    GroupVersionKind::gvk("apiregistration.k8s.io", "v1", "APIService")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

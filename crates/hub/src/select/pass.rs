@@ -14,7 +14,7 @@ use super::interest::Interest;
 use super::matcher::{Choice, Term, is_namespace};
 use super::rules::is_endpoints;
 use super::watches::{Meta, State};
-use super::{Inner, SelectError, crd_kind, lock};
+use super::{Inner, SelectError, api_service_kind, crd_kind, lock};
 
 mod failing;
 
@@ -120,6 +120,10 @@ impl<'a> Pass<'a> {
         self.register(&terms, None);
         let crds = self.known(&crd_kind()).await?;
         self.join(&crd_kind(), &crds);
+        // It is there wherever servers can be added to this one.
+        if let Some(servers) = self.inner.discovery.known(&api_service_kind()) {
+            self.join(&api_service_kind(), &servers);
+        }
         let found = self.resolve(terms).await?;
         for Found { term, known } in &found {
             self.join(&term.kind, known);
@@ -259,11 +263,12 @@ impl<'a> Pass<'a> {
     }
 
     /// Fails unless every watch joined has its first list. The CRDs' is needed only where kinds that are
-    /// not named are selected.
+    /// not named are selected; the APIServices' only tells when to look again.
     fn require_synced(&self, crds_too: bool) -> Result<(), SelectError> {
         let (mut failing, mut waiting) = (BTreeMap::new(), BTreeSet::new());
         for (kind, cache) in &self.used {
-            if *kind == crd_kind() && !crds_too && !self.selects_crds() {
+            let only_tells = *kind == api_service_kind() || (*kind == crd_kind() && !crds_too);
+            if only_tells && !self.selects(kind) {
                 continue;
             }
             if self.absent.contains(kind) {
@@ -291,10 +296,10 @@ impl<'a> Pass<'a> {
         )))
     }
 
-    fn selects_crds(&self) -> bool {
+    fn selects(&self, kind: &GroupVersionKind) -> bool {
         let interests = lock(&self.inner.interests);
         let interest = interests.get(self.placement);
-        interest.is_some_and(|interest| interest.terms.iter().any(|t| t.kind == crd_kind()))
+        interest.is_some_and(|interest| interest.terms.iter().any(|t| t.kind == *kind))
     }
 
     fn namespaces(&self, found: &[Found]) -> Result<Namespaces, SelectError> {

@@ -145,6 +145,16 @@ impl ApiFilter {
         }
     }
 
+    /// Whether the flags leave objects of a kind out. What is never placed by default because clusters make
+    /// it for themselves (Pods, say) is no matter of flags: in an envelope somebody means it.
+    #[must_use]
+    pub fn is_left_out(&self, kind: &GroupVersionKind) -> bool {
+        match &self.kinds {
+            Kinds::AllBut(skipped) => skipped.iter().any(|api| api.covers(kind)),
+            Kinds::Only(allowed) => !allowed.iter().any(|api| api.covers(kind)),
+        }
+    }
+
     /// Whether a namespace is reserved: it is selected in no scope.
     #[must_use]
     pub fn is_reserved(&self, namespace: &str) -> bool {

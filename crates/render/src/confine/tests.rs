@@ -136,6 +136,15 @@ fn changes() {
         "metadata": {"name": "x", "namespace": "web"},
         "roleRef": {"kind": "Role", "name": "view"}, "subjects": []});
     let pod = "/spec/template/spec";
+    let with_pod = |more: Value| {
+        let mut with = deployment.pointer(pod).unwrap().clone();
+        for (field, value) in more.as_object().unwrap() {
+            with[field] = value.clone();
+        }
+        with
+    };
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota",
+        "metadata": {"name": "x", "namespace": "web", "labels": {"a": "b"}}, "spec": {"hard": {"pods": "3"}}});
     let with_data = |api_version: &str, kind: &str| {
         let mut object = object(api_version, kind, "web");
         object["data"] = json!({"hostPath": "a"});
@@ -193,6 +202,88 @@ fn changes() {
             &deployment,
             "/spec/template/spec/containers",
             json!([{"name": "d"}, {"name": "c", "securityContext": {"privileged": false}}]),
+            "",
+            true,
+        ),
+        (
+            "a container more, last, without a name",
+            &deployment,
+            "/spec/template/spec/containers",
+            json!([{"name": "c", "securityContext": {"privileged": false}}, {}]),
+            "",
+            true,
+        ),
+        (
+            "what one container may do, given to another",
+            &deployment,
+            "/spec/template/spec/containers",
+            json!([{"name": "d", "securityContext": {"privileged": false}}, {"name": "c"}]),
+            "",
+            false,
+        ),
+        (
+            "a volume of the network",
+            &deployment,
+            pod,
+            with_pod(json!({"volumes": [{"name": "v", "nfs": {"server": "s", "path": "/"}}]})),
+            "",
+            false,
+        ),
+        (
+            "a volume that every Pod may have",
+            &deployment,
+            pod,
+            with_pod(json!({"volumes": [{"name": "v", "emptyDir": {}}]})),
+            "",
+            true,
+        ),
+        (
+            "a volume's kind where there are no volumes",
+            &deployment,
+            pod,
+            with_pod(json!({"nfs": true})),
+            "",
+            true,
+        ),
+        (
+            "a probe of somebody else",
+            &deployment,
+            "/spec/template/spec/containers/0",
+            json!({"name": "c", "securityContext": {"privileged": false},
+                "livenessProbe": {"httpGet": {"host": "10.0.0.1", "port": 80}}}),
+            "",
+            false,
+        ),
+        (
+            "a probe",
+            &deployment,
+            "/spec/template/spec/containers/0",
+            json!({"name": "c", "securityContext": {"privileged": false},
+                "livenessProbe": {"httpGet": {"port": 80}}}),
+            "",
+            true,
+        ),
+        (
+            "how much it may use",
+            &quota,
+            "/spec/hard",
+            json!({"pods": "9"}),
+            "",
+            false,
+        ),
+        (
+            "how much it may use, allowed",
+            &quota,
+            "/spec/hard",
+            json!({"pods": "9"}),
+            "quota",
+            true,
+        ),
+        (
+            "a quota's labels",
+            &quota,
+            "/metadata/labels",
+            json!({"a": "c"}),
             "",
             true,
         ),
@@ -310,6 +401,24 @@ fn changes() {
 }
 
 #[test]
+fn leaving_out() {
+    for (api_version, kind, allowed, expected) in [
+        ("v1", "ConfigMap", "", true),
+        ("networking.k8s.io/v1", "NetworkPolicy", "", true),
+        (RBAC, "RoleBinding", "", false),
+        (RBAC, "RoleBinding", "pod-security,quota", false),
+        (RBAC, "RoleBinding", "rbac", true),
+        ("v1", "ResourceQuota", "", false),
+        ("v1", "LimitRange", "rbac", false),
+        ("v1", "LimitRange", "quota", true),
+        ("example.com/v1", "ResourceQuota", "", true),
+    ] {
+        let result = allowing(allowed).leave_out(&object(api_version, kind, "web"));
+        assert_eq!(result.is_ok(), expected, "{kind} {allowed}: {result:?}");
+    }
+}
+
+#[test]
 fn the_flag() {
     assert_eq!(
         allowing(" rbac; pod-security "),
@@ -335,6 +444,9 @@ fn a_document() -> impl Strategy<Value = Value> {
             "securityContext",
             "hostNetwork",
             "hostPath",
+            "volumes",
+            "nfs",
+            "name",
             "metadata",
             "image",
         ]);

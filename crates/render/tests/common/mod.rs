@@ -18,7 +18,7 @@ use windlass_render::{
 /// An administrator allows namespaced placements nothing.
 pub const REFUSED: &str = "";
 /// An administrator allows them everything that can be allowed.
-pub const ALLOWED: &str = "rbac,pod-security";
+pub const ALLOWED: &str = "rbac,pod-security,quota";
 
 pub const WEB: PlacementKey<'_> = PlacementKey {
     namespace: None,

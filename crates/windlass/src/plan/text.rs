@@ -8,6 +8,7 @@ use windlass_hub::preview::{
     Blame, Change, Cluster, Decided, End, Fate, Fault, Kind, Preview, Rollout, Variant,
 };
 
+use super::ending;
 use crate::table::{cells, line, table};
 
 /// So many clusters that are not picked are shown unless all are asked for.
@@ -22,7 +23,9 @@ pub fn of(preview: &Preview, warnings: &[String], all: bool) -> String {
         Some(namespace) => format!("{namespace}/{}", preview.name),
         None => preview.name.clone(),
     };
-    let exists = if preview.exists {
+    let exists = if preview.deleting.is_some() {
+        "is being deleted"
+    } else if preview.exists {
         "exists"
     } else {
         "would be new"
@@ -41,6 +44,9 @@ pub fn of(preview: &Preview, warnings: &[String], all: bool) -> String {
             condition.reason,
             line(&condition.message)
         );
+    }
+    if let Some(deleting) = &preview.deleting {
+        text.push_str(&ending::of(deleting));
     }
     if let Some(decided) = &preview.decided {
         text.push_str(&of_decided(decided, all));
@@ -281,6 +287,7 @@ mod tests {
             namespace: None,
             name: "web".to_owned(),
             exists: true,
+            deleting: None,
             scheduled: serde_json::from_value(json!({"type": "ClusterResourcePlacementScheduled",
                 "status": "True", "reason": "SchedulingPolicyFulfilled", "message": "found\n2",
                 "lastTransitionTime": "2026-01-01T00:00:00Z"}))

@@ -20,7 +20,7 @@ use windlass_cluster::clock::{self, Instant};
 use windlass_cluster::{ApiError, ObjectKey};
 
 use super::super::Members;
-use super::super::leave::waited;
+use super::super::leave::{placements, waited};
 use super::{objects, status};
 use crate::pull::abandon::abandon;
 use crate::worker::Next;
@@ -42,7 +42,6 @@ impl Members {
         {
             return Ok(Next::Event);
         }
-        let namespace = names::member_namespace(&name);
         self.listen(&name, cluster);
         let given_up = self.is_over(cluster, self.is_stuck(&name));
         let is_gone = self.agent_is_gone(&name);
@@ -74,12 +73,23 @@ impl Members {
             let bindings = self.world.bindings.by_index(BY_CLUSTER, &name);
             self.give_up(cluster, &how, &bindings).await?;
         }
-        let bindings = self.world.bindings.by_index(BY_CLUSTER, &name);
+        self.let_go_of_namespace(&name).await
+    }
+
+    /// The agent is out of the way: what the hub had put there for it goes, then the cluster.
+    async fn let_go_of_namespace(&self, name: &str) -> Result<Next, ApiError> {
+        let Some(cluster) = self.world.clusters.get(&ObjectKey::cluster(name)) else {
+            return Ok(Next::Event);
+        };
+        let (cluster, namespace) = (&*cluster, names::member_namespace(name));
+        let bindings = self.world.bindings.by_index(BY_CLUSTER, name);
+        let held = || format!("Leaving: {} still has it", placements(&bindings));
         if bindings
             .iter()
             .any(|binding| binding.metadata.deletion_timestamp.is_none())
         {
             // Works might still be written for it, which would go with the namespace.
+            self.say_waits(cluster, &held()).await?;
             return Ok(Next::After(Duration::from_secs(1)));
         }
         self.clear_namespace(&namespace).await?;
@@ -93,14 +103,19 @@ impl Members {
             .get(&ObjectKey::cluster(&namespace))
             .is_some();
         if there || !bindings.is_empty() {
+            let message = match bindings.is_empty() {
+                true => format!("Leaving. {}", self.waits_for_namespace(&namespace).await?),
+                false => held(),
+            };
+            self.say_waits(cluster, &message).await?;
             return Ok(Next::After(Duration::from_secs(1)));
         }
-        self.agents.remove(&name);
-        if !self.has_credentials(&name) {
+        self.agents.remove(name);
+        if !self.has_credentials(name) {
             return self.let_go(cluster).await;
         }
         // It was about to change its mode of delivery.
-        let trouble = self.reach(&name).await;
+        let trouble = self.reach(name).await;
         self.say_goodbye(cluster, trouble).await
     }
 

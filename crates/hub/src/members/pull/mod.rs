@@ -4,6 +4,7 @@
 //! agent takes its time.
 
 pub mod leave;
+mod namespace;
 pub mod objects;
 pub mod status;
 
@@ -17,14 +18,13 @@ use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use windlass_api::member::MemberCluster;
-use windlass_api::names;
 use windlass_api::pull::{InternalMemberCluster, MembershipState};
 use windlass_cluster::clock::{self, Instant};
 use windlass_cluster::{ApiError, Cache, ObjectKey};
 
 use self::status::Facts;
 use super::Members;
-use super::heard::Verdict;
+use super::heard::{Moment, Verdict};
 use crate::observe::{Skipped, skipped};
 use crate::worker::Next;
 
@@ -37,7 +37,7 @@ const MISSED: u32 = 3;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Agent {
     /// Since when the agent is waited for.
-    first_seen: Instant,
+    first_seen: Moment,
     /// Whether it has been silent for too long.
     silent: bool,
     /// Since when nothing has come of what it was told of its leaving, and how many Works it had then.
@@ -70,7 +70,7 @@ impl Members {
         let internal = self.world.pull.agent(&name);
         let report = internal.as_deref().and_then(|agent| agent.status.as_ref());
         let agent = self.agent(&name);
-        let waited = clock::monotonic().saturating_duration_since(agent.first_seen);
+        let waited = clock::monotonic().saturating_duration_since(agent.first_seen.instant);
         if report.is_none() && not_ready.is_none() && waited < ARRIVAL && cluster.status.is_none() {
             return Ok(Next::After(ARRIVAL.saturating_sub(waited)));
         }
@@ -105,13 +105,8 @@ impl Members {
     ) -> Result<Option<String>, ApiError> {
         let name = cluster.name_any();
         let pull = &self.world.pull;
-        let namespace = names::member_namespace(&name);
-        if let Some(live) = pull.namespaces.get(&ObjectKey::cluster(&namespace))
-            && live.metadata.deletion_timestamp.is_some()
-        {
-            return Ok(Some(format!(
-                "Namespace {namespace} of an earlier cluster is still being deleted"
-            )));
+        if let Some(waits) = self.await_namespace(cluster).await? {
+            return Ok(Some(waits));
         }
         self.ensure_namespace(cluster).await?;
         self.ensure(
@@ -122,18 +117,9 @@ impl Members {
             },
         )
         .await?;
-        let subjects = |live: &mut RoleBinding, wanted: &RoleBinding| {
-            std::mem::replace(&mut live.subjects, wanted.subjects.clone()) != wanted.subjects
-        };
-        self.ensure(
-            &pull.role_bindings,
-            objects::role_binding(cluster),
-            subjects,
-        )
-        .await?;
+        self.ensure_bound(objects::role_binding(cluster)).await?;
         if pull.has_guard_rails() {
-            self.ensure(&pull.role_bindings, objects::bypass(cluster), subjects)
-                .await?;
+            self.ensure_bound(objects::bypass(cluster)).await?;
         }
         let known = pull.agent(&name).is_some();
         self.ensure(
@@ -173,6 +159,34 @@ impl Members {
         };
         cache.observe(live.metadata.into_response_partial());
         Ok(())
+    }
+
+    /// As [`Self::ensure`]; one of another role is made anew, since a binding's role can't be changed.
+    async fn ensure_bound(&self, wanted: RoleBinding) -> Result<(), ApiError> {
+        let cache = &self.world.pull.role_bindings;
+        let live = match cache.get(&ObjectKey::of(&wanted)) {
+            Some(live) => Some((*live).clone()),
+            None => match self.writer.create(&wanted).await {
+                // Without our label, which the cache goes by.
+                Err(ApiError::AlreadyExists(_)) => {
+                    let namespace = wanted.namespace();
+                    let name = wanted.name_any();
+                    self.writer.get(namespace.as_deref(), &name).await?
+                }
+                made => {
+                    cache.observe(made?);
+                    return Ok(());
+                }
+            },
+        };
+        if let Some(live) = live.filter(|live| objects::is_of_another_role(live, &wanted)) {
+            self.writer.delete(&live).await?;
+            cache.observe_deleted(&live);
+        }
+        self.ensure(cache, wanted, |live, wanted: &RoleBinding| {
+            std::mem::replace(&mut live.subjects, wanted.subjects.clone()) != wanted.subjects
+        })
+        .await
     }
 
     /// Creates an object, or brings it up to date; `edit` does and tells whether that changes anything.
@@ -224,7 +238,10 @@ impl Members {
 
     fn agent(&self, name: &str) -> Agent {
         *self.agents.entry(name.to_owned()).or_insert_with(|| Agent {
-            first_seen: clock::monotonic(),
+            first_seen: Moment {
+                instant: clock::monotonic(),
+                time: clock::now(),
+            },
             silent: false,
             told: None,
         })
@@ -236,7 +253,11 @@ impl Members {
         name: &str,
         cluster: &MemberCluster,
     ) -> (Option<Duration>, Duration) {
-        let (heard, now) = (self.world.pull.heard(name), clock::monotonic());
+        let (mut heard, now) = (self.world.pull.heard(name), clock::monotonic());
+        if status::has_reported(cluster) {
+            // What it reported may have gone before this process began.
+            heard.expect(None, self.agent(name).first_seen);
+        }
         let period = Duration::from_secs(objects::period(cluster).unsigned_abs().into());
         let limit = self.policy.unhealthy_threshold.max(period * MISSED);
         let silent = heard.verdict(now, limit) == Verdict::Silent;

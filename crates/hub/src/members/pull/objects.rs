@@ -95,6 +95,12 @@ fn bound(cluster: &MemberCluster, name: String, kind: &str, role: &str) -> RoleB
     }
 }
 
+/// Whether a live binding gives another role than is wanted: too few rights, or too many.
+#[must_use]
+pub fn is_of_another_role(live: &RoleBinding, wanted: &RoleBinding) -> bool {
+    live.role_ref != wanted.role_ref
+}
+
 fn subject(identity: &Identity) -> Subject {
     let some = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     // What the server would fill in, so that what is read equals what is wanted.
@@ -251,6 +257,29 @@ mod tests {
             ("get", "", "secrets", false),
         ] {
             assert_eq!(may(verb, group, resource), expected, "{verb} {resource}");
+        }
+    }
+
+    #[test]
+    fn a_binding_of_another_role_is_known() {
+        let wanted = role_binding(&cluster("User"));
+        let given = |kind: &str, name: &str| {
+            let mut live = wanted.clone();
+            live.role_ref.kind = kind.to_owned();
+            live.role_ref.name = name.to_owned();
+            // Who is in it, and how it is marked, is another matter.
+            live.subjects = None;
+            live.metadata.labels = None;
+            live
+        };
+        for (kind, name, expected) in [
+            ("Role", "fleet-role-east", false),
+            ("ClusterRole", "fleet-role-east", true),
+            ("ClusterRole", "view", true),
+            ("ClusterRole", "cluster-admin", true),
+        ] {
+            let other = is_of_another_role(&given(kind, name), &wanted);
+            assert_eq!(other, expected, "{kind} {name}");
         }
     }
 

@@ -126,6 +126,7 @@ fn own_conditions(
     now: Timestamp,
 ) {
     let list = next.conditions.get_or_insert_default();
+    let had_reported = find(list, "Healthy").is_some();
     let mut put = |type_, status, reason, message: String| {
         let new = NewCondition {
             type_,
@@ -169,7 +170,7 @@ fn own_conditions(
         agent.map(|condition| (status(condition), &condition.message)),
         facts.silent,
     ) {
-        (Some(_), Some(silent)) => put(
+        (agent, Some(silent)) if agent.is_some() || had_reported => put(
             "Healthy",
             Status::False,
             "MemberClusterUnreachable",
@@ -190,7 +191,13 @@ fn own_conditions(
             "MemberClusterUnhealthy",
             format!("The agent reports: {message}"),
         ),
-        (Some((Status::Unknown, _)) | None, _) => {}
+        (agent, None) if agent.is_some() || had_reported => put(
+            "Healthy",
+            Status::Unknown,
+            "MemberClusterHealthUnknown",
+            "The agent does not report how the cluster is".to_owned(),
+        ),
+        _ => {}
     }
 }
 
@@ -289,6 +296,16 @@ fn has_moved(old: Option<&ResourceUsage>, new: Option<&ResourceUsage>) -> bool {
         || old.allocatable != new.allocatable
         || amounts(old.available.as_ref()).keys().ne(now.keys())
         || moved(old.available.as_ref(), &now)
+}
+
+/// Whether an agent has ever reported how the cluster is, by the status that is written.
+#[must_use]
+pub fn has_reported(cluster: &MemberCluster) -> bool {
+    let list = cluster
+        .status
+        .as_ref()
+        .and_then(|s| s.conditions.as_deref());
+    find(list.unwrap_or_default(), "Healthy").is_some()
 }
 
 /// Whether the status that is written says that the agent has joined.

@@ -181,6 +181,37 @@ fn an_agent_that_falls_silent_is_unreachable_and_has_not_left() {
 }
 
 #[test]
+fn a_report_that_is_gone_is_not_good_news() {
+    let gone = Facts {
+        report: None,
+        told: None,
+        not_ready: Some("its namespace is being deleted".into()),
+        heard: Some(at(100)),
+        silent: None,
+        heartbeat_every: Duration::from_secs(60),
+    };
+    let next = desired(&known(), &gone, at(110)).unwrap();
+    assert_eq!(reason(&next, "Healthy"), "MemberClusterHealthUnknown");
+    assert!(has_reported(&cluster(Some(next.clone()))));
+    let silent = Facts {
+        silent: Some(Duration::from_secs(180)),
+        ..gone
+    };
+    let next = desired(&cluster(Some(next)), &silent, at(280)).unwrap();
+    assert_eq!(reason(&next, "Healthy"), "MemberClusterUnreachable");
+    // The hub has made a new one, to which nothing is said yet.
+    let empty = InternalMemberClusterStatus::default();
+    let anew = Facts {
+        told: Some(1),
+        not_ready: None,
+        silent: None,
+        ..facts(&empty, 100)
+    };
+    let next = desired(&known(), &anew, at(110)).unwrap();
+    assert_eq!(reason(&next, "Healthy"), "MemberClusterHealthUnknown");
+}
+
+#[test]
 fn without_an_agent_the_cluster_is_ready_or_says_why_not() {
     let nothing = Facts {
         report: None,

@@ -18,11 +18,13 @@ use windlass_cluster::ObjectKey;
 use windlass_status::digest::Digest;
 
 use super::bindings::{Fleet, is_quiet, snapshot};
+use crate::delivery::refused;
 use crate::overrides::Version;
 use crate::overrides::leave::{given, must_wait};
 use crate::overrides::resolve::Resolved;
 use crate::placement::bindings::{behind, digest_of};
 use crate::placement::snapshots::Groups;
+use crate::render::Refusal;
 
 /// A rule that sets a value on the clusters whose label `name` is one of these.
 fn rule(clusters: &[&str], value: &str) -> serde_json::Value {
@@ -295,6 +297,96 @@ fn a_cluster_that_never_had_it_holds_up_no_other() {
             fleet.shown()
         );
     }
+}
+
+/// What the cluster is to get can't be made: what delivery says of that.
+fn say_refused(fleet: &mut Fleet, cluster: &str, refusal: &Refusal) {
+    let none = Groups::default();
+    let digest = digest_of(&fleet.live[cluster], &none, &fleet.latest, &fleet.overrides).unwrap();
+    let binding = fleet.live.get_mut(cluster).unwrap();
+    let name = fleet.latest.name.clone();
+    let now = Timestamp::UNIX_EPOCH;
+    binding.status = Some(refused::status(binding, digest, &name, refusal, now));
+}
+
+fn breaks(fleet: &mut Fleet, cluster: &str) {
+    fleet.report(&[cluster]);
+    let status = fleet.live.get_mut(cluster).unwrap().status.as_mut();
+    let applied = &mut status.unwrap().conditions.as_mut().unwrap()[0];
+    applied.status = "False".to_owned();
+    applied.reason = "NotAllWorkHaveBeenApplied".to_owned();
+}
+
+/// What can't be placed at all changes nothing on the cluster that is the first to get it: what it has serves
+/// on, and counts. But it is of the whole version, and may be placed after all by a hub with other flags.
+#[test]
+fn content_that_can_not_be_placed_goes_no_further_and_takes_nothing_away() {
+    let bad = Refusal::Content("envelope e: no".to_owned());
+    let mut fleet = rolling();
+    fleet.carry_out();
+    fleet.report(&["a", "b", "c"]);
+    fleet.latest = snapshot(1);
+    assert_eq!(fleet.carry_out().replace.len(), 1);
+    say_refused(&mut fleet, "a", &bad);
+    let plan = fleet.plan();
+    assert!(
+        is_quiet(&plan),
+        "all would get it at once when it may be placed"
+    );
+    assert_eq!(plan.held.len(), 2);
+
+    // Another one goes down, and there is a next version: a and c serve, and both are needed.
+    breaks(&mut fleet, "b");
+    fleet.latest = snapshot(2);
+    fleet.carry_out();
+    assert_eq!(
+        fleet.shown(),
+        [
+            "a Bound p-1-snapshot",
+            "b Bound p-2-snapshot",
+            "c Bound p-0-snapshot"
+        ]
+    );
+    for (ready, next) in [("b", "a"), ("a", "c")] {
+        fleet.report(&[ready]);
+        let plan = fleet.carry_out();
+        let moved: Vec<_> = plan
+            .replace
+            .iter()
+            .map(|b| &b.spec.target_cluster)
+            .collect();
+        assert_eq!(moved, [next]);
+    }
+}
+
+/// Clusters on which a version came to nothing don't become free by refusing the next one: or else each
+/// version would take down as many more as the strategy allows.
+#[test]
+fn a_cluster_that_was_disturbed_costs_its_turn_though_it_refuses() {
+    let bad = Refusal::Override("cluster a: no such path".to_owned());
+    let mut fleet = rolling();
+    fleet.carry_out();
+    fleet.report(&["a", "b", "c"]);
+    fleet.latest = snapshot(1);
+    fleet.carry_out();
+    breaks(&mut fleet, "a");
+    fleet.latest = snapshot(2);
+    fleet.carry_out();
+    assert_eq!(fleet.shown()[0], "a Bound p-2-snapshot");
+    say_refused(&mut fleet, "a", &bad);
+    assert!(is_quiet(&fleet.plan()), "b and c are all that serve");
+
+    // The same where nothing was heard of what was sent in between.
+    let mut fleet = rolling();
+    fleet.carry_out();
+    fleet.report(&["a", "b", "c"]);
+    for version in [1, 2] {
+        fleet.latest = snapshot(version);
+        fleet.carry_out();
+    }
+    assert_eq!(fleet.shown()[0], "a Bound p-2-snapshot");
+    say_refused(&mut fleet, "a", &bad);
+    assert!(is_quiet(&fleet.plan()), "nobody knows what runs on a");
 }
 
 /// A rule that writes the cluster's track on all of them.

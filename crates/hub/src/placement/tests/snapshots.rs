@@ -11,8 +11,9 @@ use windlass_cluster::ObjectKey;
 use windlass_member::manifest::Manifest;
 use windlass_status::digest::Digest;
 
+use crate::placement::packing::{PART_LIMIT, Places};
 use crate::placement::snapshots::{
-    Groups, PART_LIMIT, SnapshotInputs, SnapshotMeta, SnapshotPlan, meta_of, plan,
+    Groups, SnapshotInputs, SnapshotMeta, SnapshotPlan, meta_of, plan,
 };
 
 /// The snapshot objects that exist, by name.
@@ -43,6 +44,7 @@ fn plan_of(
         groups: &Groups::of(&known),
         manifests,
         hash: Digest::of_bytes(text.as_bytes()),
+        places: &Places::new(),
         history_limit: limit,
         in_use: &in_use
             .iter()

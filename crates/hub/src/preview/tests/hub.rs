@@ -20,6 +20,7 @@ use crate::delivery::refused;
 use crate::overrides::Version;
 use crate::overrides::resolve::Resolved;
 use crate::placement::bindings::digest_of;
+use crate::placement::packing::NOWHERE;
 use crate::placement::plan::{self, PlacementView};
 use crate::placement::snapshots::{Groups, LatestSnapshot, meta_of};
 use crate::render;
@@ -165,6 +166,7 @@ impl Hub {
         let chosen = selection(self.version);
         let plan = plan::plan(
             &PlacementView {
+                places: &NOWHERE,
                 heard: &|_| None,
                 ..live.view(&chosen)
             },

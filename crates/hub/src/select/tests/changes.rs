@@ -70,6 +70,60 @@ async fn only_who_selects_an_object_is_woken() {
     assert_eq!(later, ["Namespace later"]);
 }
 
+/// A server that the hub's API server hands requests on to brings kinds without a CRD.
+#[tokio::test]
+async fn kinds_of_another_server_come_and_go() {
+    const SERVERS: &str = "apiservices";
+    let f = Fixture::new().await;
+    let group = "apiregistration.k8s.io";
+    f.server
+        .add_kind((group, "v1", "APIService", SERVERS, false));
+    // Whoever may not see APIServices selects all the same.
+    f.server.forbid(SERVERS, true);
+    f.put("namespaces", "", "web");
+    assert_eq!(f.names("whole", &namespace("web")).await, ["Namespace web"]);
+    f.resources.forget(&ObjectKey::cluster("whole"));
+    f.server.forbid(SERVERS, false);
+    let scope = json!({"name": "web", "selectionScope": "NamespaceWithResourceSelectors"});
+    let named = json!([term("Namespace", &scope), term("Widget", &json!({}))]);
+    f.names("whole", &namespace("web")).await;
+    f.names("other", &json!([term("ClusterRole", &json!({}))]))
+        .await;
+    assert!(f.user_error(&named).await.contains("Widget"));
+    f.until_watched(SERVERS).await;
+    f.woken().await;
+    let listed = f.server.requests();
+    let of_servers = |line: &&String| line.contains(SERVERS) && !line.contains(" metadata ");
+    assert_eq!(listed.iter().find(of_servers), None, "metadata is enough");
+
+    // For what it serves itself, an API server makes APIServices on its own.
+    let own = json!({"metadata": {"name": "v1.example.com",
+        "labels": {"kube-aggregator.kubernetes.io/automanaged": "true"}}});
+    f.server.put(SERVERS, own);
+    assert_eq!(f.woken().await, Vec::<String>::new());
+
+    f.server.add_kind(WIDGET);
+    f.server.create("widgets", "web", "w");
+    f.server.create(SERVERS, "", "v1.example.com");
+    f.until_woken("p").await;
+    f.until_woken("whole").await;
+    let both = ["Namespace web", "Widget web/w"];
+    assert_eq!(f.names("p", &named).await, both);
+    assert_eq!(f.names("whole", &namespace("web")).await, both);
+    f.woken().await;
+
+    // It is available no more: that changes nothing but its status.
+    f.server.create(SERVERS, "", "v1.example.com");
+    assert_eq!(f.woken().await, ["p", "whole"]);
+
+    f.server.delete("widgets", "web", "w");
+    f.server.remove_kind("widgets");
+    f.server.delete(SERVERS, "", "v1.example.com");
+    f.woken().await;
+    assert_eq!(f.names("whole", &namespace("web")).await, ["Namespace web"]);
+    assert!(f.user_error(&named).await.contains("Widget"));
+}
+
 #[tokio::test]
 async fn kinds_come_and_go() {
     let f = Fixture::new().await;

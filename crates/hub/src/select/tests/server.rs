@@ -144,6 +144,13 @@ impl Server {
         std::mem::take(&mut self.state.lock().unwrap().requests)
     }
 
+    /// Whether somebody watches a kind.
+    pub fn is_watched(&self, plural: &str) -> bool {
+        let state = self.state.lock().unwrap();
+        let mut open = state.watchers.iter().filter(|(_, to)| !to.is_closed());
+        open.any(|(of, _)| of == plural)
+    }
+
     /// How many watches are open.
     pub fn watches(&self) -> usize {
         let mut state = self.state.lock().unwrap();
