@@ -83,7 +83,6 @@ fn status(hub: &Hub, plan: &PlacementPlan) -> Aggregate {
     let shown = plan.schedule.selected.iter().chain(plan.schedule.shown());
     let decisions: Vec<_> = shown.cloned().collect();
     let inputs = StatusInputs {
-        in_force: None,
         placement: &hub.placement,
         scheduling: Scheduling::Decided {
             fulfilled: plan.schedule.fulfilled,
