@@ -179,7 +179,7 @@ fn after_a_restart_a_heartbeat_alone_is_not_written_at_once() {
     };
     assert_eq!(desired(&known(), &restarted(&report, 999), at(999)), None);
     let sick = report_of(|status: &mut Value| {
-        status["agentStatus"][0]["conditions"][1]["status"] = "False".into()
+        status["agentStatus"][0]["conditions"][1]["status"] = "False".into();
     });
     let next = desired(&known(), &restarted(&sick, 999), at(999)).unwrap();
     let agent = &next.agent_status.unwrap()[0];
