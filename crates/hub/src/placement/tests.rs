@@ -2,5 +2,6 @@
 
 mod bindings;
 mod overrides;
+mod pending;
 mod policy;
 mod snapshots;
