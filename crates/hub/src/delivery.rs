@@ -28,6 +28,7 @@ use windlass_status::conditions::{NewCondition, find};
 use windlass_status::digest::{BindingInputs, Digest, binding_digest};
 
 use self::lists::Lists;
+use self::refused::UNCHANGED;
 use crate::contents::{Content, Contents};
 use crate::lanes::Lanes;
 use crate::members::migrate::Mode;
@@ -128,7 +129,7 @@ impl Delivery {
         let master = ObjectKey::namespaced(&key.namespace, &binding.spec.resource_snapshot_name);
         let Some(content) = self.contents.get(&master).await? else {
             let message = format!(
-                "resource snapshot {} does not exist or is not complete; name an existing one",
+                "resource snapshot {} does not exist or is not complete; name an existing one; {UNCHANGED}",
                 binding.spec.resource_snapshot_name
             );
             self.write_status(&binding, None, |report| report.sync_failed(message))
@@ -139,7 +140,7 @@ impl Delivery {
         // Whoever may edit bindings is not allowed everything that is placed by others.
         if content.placement != placement {
             let message = format!(
-                "resource snapshot {} belongs to another placement; name one of {placement}",
+                "resource snapshot {} belongs to another placement; name one of {placement}; {UNCHANGED}",
                 content.name
             );
             self.write_status(&binding, None, |report| report.sync_failed(message))
