@@ -52,11 +52,7 @@ impl<'a> Mortal<'a> {
     #[must_use]
     pub fn start(fleet: &'a Fleet, deaths: Deaths) -> Self {
         let before = count(fleet);
-        let failpoint = match deaths.mode {
-            // One whose answers are lost lives on.
-            "lost" => format!("lost:{}/{}", deaths.first, deaths.next),
-            mode => format!("{mode}:{}", deaths.first),
-        };
+        let failpoint = format!("{}:{}/{}", deaths.mode, deaths.first, deaths.next);
         Self {
             fleet,
             deaths,
@@ -81,7 +77,8 @@ impl<'a> Mortal<'a> {
     /// Starts it again if it has died.
     pub fn raise(&mut self) {
         if self.hub.ended().is_some() {
-            let failpoint = format!("{}:{}", self.deaths.mode, self.deaths.next);
+            let Deaths { mode, next, .. } = self.deaths;
+            let failpoint = format!("{mode}:{next}/{next}");
             self.hub = alone(self.fleet, Some(&failpoint));
         }
     }

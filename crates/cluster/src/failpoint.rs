@@ -8,7 +8,7 @@
 //! | mode | what happens at that write |
 //! |---|---|
 //! | `before` | the process dies before the request is sent |
-//! | `after` | the request is sent and answered, then the process dies |
+//! | `after` | the request is sent and answered, then the process dies, unless it was refused |
 //! | `lost` | the request is sent and answered, and the answer is lost; the process lives on |
 
 use std::future::Future;
@@ -111,7 +111,8 @@ mod debug {
             std::process::abort();
         }
         let answer = write.await;
-        if mode == Mode::After {
+        // What was refused has changed nothing: to die then is to die before the next one.
+        if mode == Mode::After && answer.is_ok() {
             std::process::abort();
         }
         // Refused is refused; what was done seems not to have been answered.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use windlass_api::placement::ResourceIdentifier;
-use windlass_cluster::ObjectKey;
 use windlass_member::manifest::Manifest;
 use windlass_render::{
     Cluster, Confinement, Part, RenderError, Rendered, Scope, View, is_confined, render,
@@ -13,6 +12,7 @@ use windlass_render::{
 
 use crate::contents::Content;
 use crate::overrides::Version;
+use crate::overrides::pending::Missing;
 use crate::overrides::resolve::placement_key;
 use crate::select::rules::ApiFilter;
 use crate::select::sanitise::sanitise;
@@ -79,7 +79,7 @@ pub enum Refusal {
 /// See [`Refusal`].
 pub fn manifests(
     content: &Content,
-    versions: &[Result<Version, ObjectKey>],
+    versions: &[Result<Version, Missing>],
     cluster: &str,
     labels: &BTreeMap<String, String>,
     confinement: &Confinement,
@@ -90,7 +90,7 @@ pub fn manifests(
     let missing: Vec<String> = versions
         .iter()
         .filter_map(|version| version.as_ref().err())
-        .map(|key| format!("cluster {cluster}: override snapshot {key} does not exist"))
+        .map(|missing| format!("cluster {cluster}: {missing}"))
         .collect();
     if !missing.is_empty() {
         return Err(Refusal::Override(listed(&missing)));

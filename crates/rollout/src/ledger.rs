@@ -51,6 +51,12 @@ impl<'a> Ledger<'a> {
         });
         let counted = |cluster: &&&str| leaving.contains(*cluster) || available.contains(*cluster);
         let refused = refused.iter().filter(|c| !counted(c)).count();
+        let waiting = clusters(&|b| b.state == BindingState::Scheduled && !b.deleting && b.waits);
+        let waiting = waiting.iter().filter(|c| !counted(c) && !held.contains(*c));
+        // What is on its way out serves in the place of one that waits.
+        let instead = clusters(&|b| b.state == BindingState::Unscheduled && !b.deleting);
+        let instead = instead.intersection(&available).count();
+        let waiting = waiting.count().saturating_sub(instead);
         let moving = view.bindings.iter().filter(|b| is_moving(b, now)).count();
         let loads = view.bindings.iter().filter(|b| is_load(b, now)).count();
         Ledger {
@@ -58,6 +64,7 @@ impl<'a> Ledger<'a> {
             floor: view
                 .target
                 .saturating_sub(refused)
+                .saturating_sub(waiting)
                 .saturating_sub(max_unavailable),
             most: view.target.saturating_sub(max_unavailable),
             // One at least: a cluster that isn't available loses nothing by moving, and with

@@ -53,6 +53,9 @@ pub struct RollingPlan {
 /// maxUnavailable go to the next version before one of them has shown that it works. Reconnecting half a
 /// fleet moves no more than the budget, since what isn't heard of is never available.
 ///
+/// Where it can't be said yet what is wanted, nothing moves. Such a cluster that has yet to get its first, and
+/// that nothing on its way out serves in the place of, is no part of target in *spare*: the others don't wait.
+///
 /// A cluster that refused what it was given, with nothing known to serve there, counts as failed, and target
 /// in *spare* is without it until it is given something else.
 ///
@@ -76,7 +79,7 @@ pub fn plan_rolling(view: &RollingView<'_>, now: Timestamp) -> RollingPlan {
     let update: Vec<_> = bindings
         .iter()
         .copied()
-        .filter(|b| b.state == BindingState::Bound && !b.on_target)
+        .filter(|b| b.state == BindingState::Bound && !b.on_target && !b.waits)
         .collect();
     update_unlimited(&update, &mut ledger, &mut plan);
     let removals_wait = remove(&bindings, &mut ledger, &mut plan);
@@ -206,7 +209,7 @@ fn update_within_budget<'a>(
 fn bind<'a>(bindings: &[&RolloutBinding<'a>], ledger: &mut Ledger<'a>, plan: &mut RollingPlan) {
     let mut candidates: Vec<_> = bindings
         .iter()
-        .filter(|b| b.state == BindingState::Scheduled)
+        .filter(|b| b.state == BindingState::Scheduled && !b.waits)
         .collect();
     // Stable: by name within each class.
     candidates.sort_by_key(|b| b.readiness == Readiness::Unreachable);

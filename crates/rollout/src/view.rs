@@ -38,6 +38,8 @@ pub struct RolloutBinding<'a> {
     /// All that keeps it from being on target are settings for which [`crate::touches_no_object`] holds.
     /// It is then updated at once.
     pub settings_only: bool,
+    /// What is wanted for its cluster can't be said yet: it stays as it is.
+    pub waits: bool,
     /// How it is with what it was last given, not with what is wanted.
     pub readiness: Readiness,
     /// Unscheduled, and was Bound before: its cluster may still carry the resources.

@@ -23,6 +23,7 @@ fn binding(cluster: &str, state: BindingState, deleting: bool) -> RolloutBinding
         deleting,
         on_target: false,
         settings_only: false,
+        waits: false,
         readiness: Readiness::Ready,
     }
 }

@@ -159,6 +159,7 @@ impl World {
                 deleting: b.deleting,
                 on_target: b.state == Bound && b.version == self.latest(),
                 settings_only: false,
+                waits: false,
                 readiness: self.readiness(b),
                 previously_bound: b.state == Unscheduled && b.was_bound,
             })

@@ -21,7 +21,16 @@ fn binding(name: &str, state: BindingState, readiness: Readiness) -> RolloutBind
         deleting: false,
         on_target: false,
         settings_only: false,
+        waits: false,
         readiness,
+    }
+}
+
+/// What it is to get can't be said yet.
+fn waiting(binding: RolloutBinding<'_>) -> RolloutBinding<'_> {
+    RolloutBinding {
+        waits: true,
+        ..binding
     }
 }
 
@@ -378,6 +387,58 @@ fn removal_costs_only_what_is_available() {
         (2, number(1), number(0)),
         &[old("a", Ready), unscheduled("b", Ready)],
         [&[], &[], &["b"], &["a"]],
+    );
+}
+
+#[test]
+fn what_can_not_be_said_yet_holds_up_no_other() {
+    row(
+        "it stays, though it would move in every class",
+        (3, number(3), number(3)),
+        &[
+            waiting(old("a", Ready)),
+            waiting(old("b", Failed)),
+            waiting(RolloutBinding {
+                settings_only: true,
+                ..old("c", Ready)
+            }),
+            waiting(scheduled("d")),
+        ],
+        [&[], &[], &[], &["a", "b", "c", "d"]],
+    );
+    row(
+        "others go on, within the budget",
+        (3, number(1), number(0)),
+        &[waiting(old("a", Ready)), old("b", Ready), old("c", Ready)],
+        [&["b"], &[], &[], &["a", "c"]],
+    );
+    row(
+        "a cluster that has yet to get its first is not among what others keep up",
+        (3, number(1), number(0)),
+        &[old("a", Ready), old("b", Ready), waiting(scheduled("c"))],
+        [&["a"], &[], &[], &["b", "c"]],
+    );
+    row(
+        "one that is down is: it may be as well",
+        (3, number(1), number(0)),
+        &[old("a", Ready), old("b", Ready), waiting(old("c", Failed))],
+        [&[], &[], &[], &["a", "b", "c"]],
+    );
+    row(
+        "nor does anything go whose place it is to take",
+        (2, number(0), number(1)),
+        &[
+            old("a", Ready),
+            unscheduled("b", Ready),
+            waiting(scheduled("c")),
+        ],
+        [&[], &[], &[], &["a", "c"]],
+    );
+    row(
+        "it takes no place of those that may be bound",
+        (3, number(1), number(0)),
+        &[waiting(scheduled("a")), scheduled("b"), scheduled("c")],
+        [&[], &["b", "c"], &[], &["a"]],
     );
 }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 mod envelopes;
+mod unstored;
 
 use windlass_tests::{Fleet, condition, eventually};
 
@@ -99,6 +100,7 @@ fn clusters_differ_as_they_are_told_to() {
     a_label_of_a_cluster_changes(&fleet);
     left_out_and_back(&fleet);
     a_bad_patch_stops_its_cluster_only(&mut fleet);
+    unstored::what_can_not_be_stored_stops_what_it_would_change(&fleet);
     an_override_that_goes_ends_clean(&fleet);
     envelopes::travel_and_take_no_effect_on_the_hub(&fleet);
     envelopes::bad_ones_are_told(&fleet);

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use windlass_api::member::MemberCluster;
+use windlass_cluster::clock::{self, Instant};
 
+use super::heard::Moment;
 use super::status::{Collection, Credentials, Facts};
 use super::usage::Usage;
 use super::{Connection, Members, lock, pull};
@@ -33,6 +35,37 @@ pub fn heartbeat_every(cluster: &MemberCluster, fleet: usize) -> Duration {
     Duration::from_secs(period.max(60 * fleet as u64 / FLEET_SHARE))
 }
 
+/// Since when this process has known a cluster, for the pace of its heartbeats. At a restart the heartbeats
+/// of a whole fleet may be due: they wait for half a period to a whole one, each for another time.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownSince {
+    /// When it was first seen.
+    pub moment: Moment,
+    /// How many periods its heartbeat waits then.
+    periods: f64,
+}
+
+impl KnownSince {
+    /// It is seen for the first time.
+    #[must_use]
+    pub fn now() -> Self {
+        Self {
+            moment: Moment {
+                instant: clock::monotonic(),
+                time: clock::now(),
+            },
+            periods: clock::jitter(Duration::from_millis(750), 1.0 / 3.0).as_secs_f64(),
+        }
+    }
+
+    /// Whether a heartbeat alone may be written, where that happens so often at most.
+    #[must_use]
+    pub fn is_settled(&self, now: Instant, heartbeat_every: Duration) -> bool {
+        let known = now.saturating_duration_since(self.moment.instant);
+        known >= heartbeat_every.mul_f64(self.periods)
+    }
+}
+
 impl Members {
     /// Shortest time between two writes of a heartbeat (design §5.21).
     pub(super) fn heartbeat_every(&self, cluster: &MemberCluster) -> Duration {
@@ -58,6 +91,7 @@ impl Members {
                 version: None,
                 usage: None,
                 heartbeat_every,
+                is_settled: false,
             };
         };
         let state = lock(&connection.state).clone();
@@ -94,6 +128,32 @@ impl Members {
                 )
             }),
             heartbeat_every,
+            is_settled: state
+                .known_since
+                .is_settled(clock::monotonic(), heartbeat_every),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heartbeats_of_a_fleet_come_one_by_one_after_a_restart() {
+        let every = Duration::from_secs(60);
+        for _ in 0..1000 {
+            let known = KnownSince::now();
+            let at = |seconds| {
+                known.is_settled(known.moment.instant + Duration::from_secs(seconds), every)
+            };
+            assert!(!at(0) && !at(29) && at(61));
+        }
+        let settled = |known: &KnownSince| {
+            known.is_settled(known.moment.instant + Duration::from_secs(45), every)
+        };
+        let known: Vec<_> = (0..1000).map(|_| KnownSince::now()).collect();
+        let half = known.iter().filter(|known| settled(known)).count();
+        assert!((300..700).contains(&half), "{half} of 1000");
     }
 }

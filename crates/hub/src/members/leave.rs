@@ -88,34 +88,36 @@ impl Members {
         trouble: Option<String>,
     ) -> Result<Next, ApiError> {
         let name = cluster.name_any();
-        self.goodbyes
-            .entry(name.clone())
-            .or_insert_with(|| Goodbye::Asked {
-                since: clock::monotonic(),
-                // Before a restart: it answered then, and who is refused since has no rights any more.
-                agreed: is_asked(cluster),
-            });
-        let marked;
-        let cluster = if trouble.is_none() && !is_asked(cluster) {
-            marked = self.mark_asked(cluster).await?;
-            &marked
-        } else {
-            cluster
-        };
+        let cluster = self.ask_back(cluster, trouble.as_deref()).await?;
         match self.remove_rights(&name, trouble, Haste::Leaves).await {
-            Farewell::Gone => self.let_go(cluster).await,
+            Farewell::Gone => self.let_go(&cluster).await,
             Farewell::Going(_) => Ok(Next::After(GOODBYE_PERIOD)),
             Farewell::Stays(trouble) => {
                 let message = format!("Left; {}", rights_stay(&trouble));
-                let live = self.say(cluster, Leaving::LeftBehind, &message).await?;
+                let live = self.say(&cluster, Leaving::LeftBehind, &message).await?;
                 self.let_go(&live).await
             }
         }
     }
 
-    /// Notes that the cluster answers, and is asked to take the hub's rights away from now on: a restart could
-    /// not tell rights that are gone from such as are left behind.
-    async fn mark_asked(&self, cluster: &MemberCluster) -> Result<MemberCluster, ApiError> {
+    /// Notes, before [`Self::remove_rights`], that the cluster answers and is asked to take the hub's rights
+    /// away from now on: a restart could not tell rights that are gone from such as are left behind. The
+    /// cluster as it is then.
+    pub(super) async fn ask_back(
+        &self,
+        cluster: &MemberCluster,
+        trouble: Option<&str>,
+    ) -> Result<MemberCluster, ApiError> {
+        self.goodbyes
+            .entry(cluster.name_any())
+            .or_insert_with(|| Goodbye::Asked {
+                since: clock::monotonic(),
+                // Before a restart: it answered then, and who is refused since has no rights any more.
+                agreed: is_asked(cluster),
+            });
+        if trouble.is_some() || is_asked(cluster) {
+            return Ok(cluster.clone());
+        }
         let mut changed = cluster.clone();
         changed
             .annotations_mut()

@@ -137,7 +137,9 @@ impl Members {
             return self.say_migrating(&cluster, &why).await;
         }
         let mut left = None;
+        let mut cluster = MemberCluster::clone(&cluster);
         if self.has_credentials(name) {
+            cluster = self.ask_back(&cluster, trouble.as_deref()).await?;
             match self.remove_rights(name, trouble, Haste::Stays).await {
                 Farewell::Gone => {}
                 Farewell::Going(None) => return Ok(Next::After(PERIOD)),
@@ -281,12 +283,15 @@ impl Members {
 
     async fn change_mode(&self, cluster: &MemberCluster, to: Mode) -> Result<(), ApiError> {
         let mut changed = cluster.clone();
+        let annotations = changed.annotations_mut();
         match to {
-            Mode::Push => drop(changed.annotations_mut().insert(
-                labels::DELIVERY.to_owned(),
-                labels::DELIVERY_PUSH.to_owned(),
-            )),
-            Mode::Pull => drop(changed.annotations_mut().remove(labels::DELIVERY)),
+            Mode::Push => {
+                let push = labels::DELIVERY_PUSH.to_owned();
+                annotations.insert(labels::DELIVERY.to_owned(), push);
+                // Rights that were given anew.
+                annotations.remove(labels::RIGHTS_ASKED_BACK);
+            }
+            Mode::Pull => drop(annotations.remove(labels::DELIVERY)),
         }
         let live = self.writer.replace(&changed).await?;
         tracing::info!(?to, "the cluster's mode of delivery has changed");
@@ -321,6 +326,7 @@ impl Members {
                 .observer
                 .cluster_left_behind(&live, LEFT_BEHIND, message);
         }
+        live.annotations_mut().remove(labels::RIGHTS_ASKED_BACK);
         if live.annotations_mut().remove(labels::MIGRATE_TO).is_some() {
             live = self.writer.replace(&live).await?;
             self.world.clusters.observe(live.clone());

@@ -36,6 +36,7 @@ use windlass_cluster::{
 use windlass_member::{Member, MemberOptions, credentials};
 use windlass_status::digest::Digest;
 
+use self::facts::KnownSince;
 use self::migrate::Mode;
 use self::profiles::Profiles;
 use self::status::Endpoint;
@@ -93,7 +94,7 @@ struct Connection {
 /// What probes have found.
 #[derive(Clone, Debug)]
 struct Liveness {
-    first_seen: Instant,
+    known_since: KnownSince,
     answered: Option<(Instant, Timestamp)>,
     trouble: String,
     unauthorized: bool,
@@ -438,7 +439,7 @@ impl Members {
             expires,
             endpoint: None,
             state: Arc::new(Mutex::new(previous.unwrap_or_else(|| Liveness {
-                first_seen: clock::monotonic(),
+                known_since: KnownSince::now(),
                 answered: None,
                 trouble: "it has not answered yet".to_owned(),
                 unauthorized: false,
@@ -497,7 +498,7 @@ impl Members {
             }
             let since = state
                 .answered
-                .map_or(state.first_seen, |(moment, _)| moment);
+                .map_or(state.known_since.moment.instant, |(moment, _)| moment);
             if now.duration_since(since) >= self.policy.unhealthy_threshold {
                 state.healthy = Some(false);
             }

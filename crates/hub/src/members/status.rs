@@ -96,6 +96,9 @@ pub struct Facts {
     pub usage: Option<Usage>,
     /// Shortest time between two heartbeat writes.
     pub heartbeat_every: Duration,
+    /// Whether this process has known the cluster for long enough to write a heartbeat alone: right after a
+    /// restart many would be due.
+    pub is_settled: bool,
 }
 
 /// The status to write; none when what is there says it all.
@@ -118,9 +121,10 @@ pub fn desired(
         .is_none_or(|last| {
             let age =
                 SignedDuration::try_from(facts.heartbeat_every).unwrap_or(SignedDuration::MAX);
-            facts
-                .last_contact
-                .is_some_and(|contact| contact.duration_since(last.0) >= age)
+            facts.is_settled
+                && facts
+                    .last_contact
+                    .is_some_and(|contact| contact.duration_since(last.0) >= age)
         });
     if stale || next != previous {
         let agent = next
@@ -425,6 +429,7 @@ mod tests {
                 ..Usage::default()
             }),
             heartbeat_every: Duration::from_secs(60),
+            is_settled: true,
         }
     }
 
@@ -478,6 +483,11 @@ mod tests {
             last_contact: Some(at(160)),
             ..facts()
         };
+        let restarted = Facts {
+            is_settled: false,
+            ..due.clone()
+        };
+        assert_eq!(desired(&known, &restarted, at(160)), None);
         let next = desired(&known, &due, at(160)).unwrap();
         assert_eq!(
             agent_of(&next).unwrap().last_received_heartbeat,

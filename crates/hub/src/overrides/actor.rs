@@ -45,9 +45,16 @@ impl OverrideActor {
     }
 
     async fn process<K: Kind>(&self, key: &ObjectKey) -> Result<Next, ApiError> {
+        let overrides = &self.world.overrides;
+        let of = K::caches(overrides).0.get(key);
         let looked = self.look::<K>(key).await;
-        if looked.is_err() {
-            self.world.overrides.tell_stuck::<K>(key);
+        match (&looked, &of) {
+            (Err(error), Some(of)) => {
+                if overrides.note_trouble(&**of, error) {
+                    overrides.tell_stuck(&**of, &self.world.bindings);
+                }
+            }
+            _ => overrides.no_trouble(key),
         }
         looked
     }
@@ -83,7 +90,7 @@ impl OverrideActor {
             .collect();
         let plan = plan(fate, &facts);
         if let (Some(index), Some(of)) = (plan.create, of) {
-            let new = next::snapshot(of, index);
+            let new = next::snapshot(of, next::free(of, cache, index));
             cache.observe(self.writer.create(&new).await?);
         }
         for (at, latest, owned) in &plan.mark {

@@ -5,14 +5,16 @@
 //! of an override rolls out as a change of a resource does. What they do to manifests is for
 //! `windlass_render`.
 //!
-//! A version counts once its snapshot is made. Until then nothing of the placements with strategy RollingUpdate
-//! that it is for moves: no content goes out with an old override after the new one was seen. Under External
-//! nothing is held; whoever rolls out there has to wait for the snapshot.
+//! A version counts once its snapshot is made. Until then no cluster moves on which it would change something, of
+//! the placements with strategy RollingUpdate that it is for: no content goes out with an old override after the
+//! new one was seen ([`pending`]). Under External nothing is held; whoever rolls out there has to wait for the
+//! snapshot.
 
 pub mod actor;
 mod kind;
 pub mod leave;
 mod next;
+pub mod pending;
 mod plan;
 pub mod resolve;
 mod tell;
@@ -37,6 +39,7 @@ use windlass_api::scoped::Binding;
 use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey};
 
 use self::kind::Object;
+use self::pending::Troubles;
 use self::tell::{Asking, by_subject, override_options, snapshot_options};
 pub use self::version::Version;
 use crate::scoped::ScopedCache;
@@ -53,6 +56,7 @@ pub struct Overrides {
     cluster_snapshots: Cache<ClusterResourceOverrideSnapshot>,
     snapshots: Cache<ResourceOverrideSnapshot>,
     asking: Asking,
+    troubles: Troubles,
     queues: Queues,
 }
 
@@ -83,6 +87,7 @@ impl Overrides {
             cluster_snapshots,
             snapshots,
             asking,
+            troubles: Troubles::default(),
             queues: queues.clone(),
         }
     }
@@ -98,6 +103,7 @@ impl Overrides {
             cluster_snapshots: Cache::start("overrides", Api::all(api()), all(), by_parent()),
             snapshots: Cache::start("overrides", Api::all(api()), all(), by_parent()),
             asking: Asking::default(),
+            troubles: Troubles::default(),
             queues: Queues::default(),
         }
     }
@@ -122,6 +128,7 @@ impl Overrides {
             cluster_snapshots,
             snapshots,
             asking,
+            troubles: Troubles::default(),
             queues: queues.clone(),
         }
     }

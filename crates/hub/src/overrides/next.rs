@@ -6,7 +6,9 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 use windlass_api::{labels, names};
+use windlass_cluster::{Cache, ObjectKey};
 
+use super::BY_PARENT;
 use super::kind::Kind;
 use super::plan::{Facts, Fate, plan};
 
@@ -18,8 +20,9 @@ pub(super) enum Newest<K: Kind> {
     Due(K::Snapshot),
 }
 
-/// The version of an override that counts, given its snapshots.
-pub(super) fn newest<K: Kind>(of: &K, snapshots: &[Arc<K::Snapshot>]) -> Newest<K> {
+/// The version of an override that counts, given all snapshots.
+pub(super) fn newest<K: Kind>(of: &K, all: &Cache<K::Snapshot>) -> Newest<K> {
+    let snapshots = all.by_index(BY_PARENT, &ObjectKey::of(of).to_string());
     let facts: Vec<Facts> = snapshots
         .iter()
         .map(|snapshot| facts(Some(of), &**snapshot, false))
@@ -28,8 +31,19 @@ pub(super) fn newest<K: Kind>(of: &K, snapshots: &[Arc<K::Snapshot>]) -> Newest<
     let highest = snapshots.iter().max_by_key(|snapshot| index(&***snapshot));
     match (create, highest) {
         (None, Some(highest)) => Newest::Made(Arc::clone(highest)),
-        (index, _) => Newest::Due(snapshot(of, index.unwrap_or(0))),
+        (index, _) => Newest::Due(snapshot(of, free(of, all, index.unwrap_or(0)))),
     }
+}
+
+/// The first index from this one on whose name is free: others may have made objects of such names.
+pub(super) fn free<K: Kind>(of: &K, all: &Cache<K::Snapshot>, from: u64) -> u64 {
+    let ObjectKey { namespace, name } = ObjectKey::of(of);
+    let key = |index| ObjectKey::namespaced(&namespace, names::override_snapshot(&name, index));
+    let mut index = from;
+    while all.get(&key(index)).is_some() {
+        index += 1;
+    }
+    index
 }
 
 /// What matters of a snapshot.
@@ -81,14 +95,14 @@ pub(super) fn owner_reference<K: Resource<DynamicType = ()>>(of: &K) -> OwnerRef
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use windlass_api::binding::BindingSpec;
     use windlass_api::overrides::ClusterResourceOverride;
 
-    use windlass_cluster::ObjectKey;
     use windlass_render::ObjectId;
 
     use super::*;
-    use crate::overrides::Overrides;
     use crate::overrides::resolve::Resolved;
+    use crate::overrides::{Overrides, by_parent};
     use crate::scoped::ScopedCache;
     use crate::world::Queues;
 
@@ -103,7 +117,13 @@ mod tests {
 
     #[test]
     fn the_version_that_counts() {
-        let made = |value: &str, index| Arc::new(snapshot(&of(value), index));
+        let made = |value: &str, index| snapshot(&of(value), index);
+        // Nobody's, or somebody else's, under a name of ours: what it says does not matter.
+        let planted = |value: &str, index| {
+            let mut planted = made(value, index);
+            planted.metadata.labels = None;
+            planted
+        };
         // Present version; snapshots; the one that counts, and whether it is still to be made.
         let rows = [
             ("1", vec![], "o-0", true),
@@ -111,10 +131,18 @@ mod tests {
             ("2", vec![made("1", 0)], "o-1", true),
             ("1", vec![made("1", 0), made("2", 1)], "o-2", true),
             ("2", vec![made("2", 10), made("1", 9)], "o-10", false),
+            ("1", vec![planted("1", 0)], "o-1", true),
+            ("1", vec![planted("2", 0), planted("2", 1)], "o-2", true),
+            ("2", vec![made("1", 0), planted("2", 1)], "o-2", true),
+            ("2", vec![planted("2", 0), made("2", 1)], "o-1", false),
         ];
         for (value, snapshots, name, due) in rows {
             let override_ = of(value);
-            let (found, is_due) = match newest(&override_, &snapshots) {
+            let all = Cache::detached("snapshots", by_parent());
+            for snapshot in snapshots {
+                all.observe(snapshot);
+            }
+            let (found, is_due) = match newest(&override_, &all) {
                 Newest::Made(snapshot) => ((*snapshot).clone(), false),
                 Newest::Due(snapshot) => (snapshot, true),
             };
@@ -130,15 +158,19 @@ mod tests {
         let placement = ObjectKey::cluster("web");
         let bindings = ScopedCache::detached(Default::default);
         let overrides = Overrides::detached(&Queues::default(), &bindings);
-        let named = |resolved: &Resolved| resolved.lists("a").cluster.unwrap_or_default();
+        let on_a = BindingSpec {
+            target_cluster: "a".to_owned(),
+            ..BindingSpec::default()
+        };
+        let named = |resolved: &Resolved| resolved.lists(&on_a).cluster.unwrap_or_default();
         let look = || {
             let now = overrides.resolve(&placement, &objects, &[], &[]);
             let then = overrides.foresee(&placement, &objects, &[], &[]);
             (
                 named(&now),
-                now.pending,
+                now.waits(&on_a),
                 named(&then.0),
-                then.0.pending,
+                then.0.waits(&on_a),
                 then.1,
             )
         };
@@ -146,22 +178,10 @@ mod tests {
         let list = |name: &str| vec![name.to_owned()];
         let pending = list("ClusterResourceOverride o");
         overrides.of_cluster.observe(of("1"));
-        assert_eq!(
-            look(),
-            (
-                none(),
-                pending.clone(),
-                list("o-0"),
-                none(),
-                pending.clone()
-            )
-        );
+        assert_eq!(look(), (none(), true, list("o-0"), false, pending.clone()));
         overrides.cluster_snapshots.observe(snapshot(&of("1"), 0));
-        assert_eq!(look(), (list("o-0"), none(), list("o-0"), none(), none()));
+        assert_eq!(look(), (list("o-0"), false, list("o-0"), false, none()));
         overrides.of_cluster.observe(of("2"));
-        assert_eq!(
-            look(),
-            (none(), pending.clone(), list("o-1"), none(), pending)
-        );
+        assert_eq!(look(), (none(), true, list("o-1"), false, pending));
     }
 }

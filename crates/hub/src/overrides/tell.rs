@@ -18,7 +18,7 @@ use windlass_render::{ObjectId, Override, Subject};
 use super::kind::Kind;
 use super::next::{Newest, newest};
 use super::resolve::placement_key;
-use super::{BY_PARENT, Overrides, by_parent, parent_of};
+use super::{Overrides, by_parent, parent_of};
 use crate::scoped::ScopedCache;
 use crate::select::interest::{Placements, insert, take};
 use crate::world::{BY_OVERRIDE, Queues, enqueue, placement_of};
@@ -142,15 +142,15 @@ impl Overrides {
         found.into_values().collect()
     }
 
-    /// Tells the placements that an override concerns that its present version has no snapshot and gets none
-    /// for now.
-    pub(super) fn tell_stuck<K: Kind>(&self, key: &ObjectKey) {
-        let stuck = K::caches(self).0.get(key);
-        for placement in stuck
-            .iter()
-            .flat_map(|o| self.asking.about(&o.as_override()))
-        {
+    /// Tells whom an override concerns why its present version has no snapshot.
+    pub(super) fn tell_stuck<K: Kind>(&self, stuck: &K, bindings: &ScopedCache<Binding>) {
+        for placement in self.asking.about(&stuck.as_override()) {
             self.queues.placements.add(placement);
+        }
+        if let Newest::Due(due) = newest(stuck, K::caches(self).1) {
+            for binding in bindings.by_index(BY_OVERRIDE, &ObjectKey::of(&due).to_string()) {
+                self.queues.bindings.add(ObjectKey::of(&*binding));
+            }
         }
     }
 }
@@ -217,10 +217,7 @@ fn concerned<K: Kind>(
         about.unwrap_or_default()
     };
     let (was, is) = (about(&old), about(&new));
-    let is_made = |new: &Arc<K>| {
-        let known = snapshots.by_index(BY_PARENT, &change.key.to_string());
-        matches!(newest(&**new, &known), Newest::Made(_))
-    };
+    let is_made = |new: &Arc<K>| matches!(newest(&**new, snapshots), Newest::Made(_));
     if new.as_ref().is_none_or(is_made) {
         &was | &is
     } else {

@@ -4,12 +4,13 @@ use kube::Resource;
 use serde_json::{Value, json};
 use windlass_api::overrides::{ClusterResourceOverride, ResourceOverride};
 use windlass_api::scoped::Binding;
-use windlass_cluster::ObjectKey;
+use windlass_cluster::{ApiError, ObjectKey};
 use windlass_render::{ObjectId, placed};
 
 use super::Overrides;
 use super::kind::Kind;
 use super::next::snapshot;
+use super::pending::Trouble;
 use crate::scoped::ScopedCache;
 use crate::world::{BY_OVERRIDE, Queues};
 
@@ -316,4 +317,64 @@ fn what_is_held_is_read_once() {
         });
         assert_eq!(reads, expected, "{content}");
     }
+}
+
+/// A refusal is told to whom the override concerns, and to delivery where it is named; once, and not to those
+/// whom only another version of it concerns.
+#[tokio::test]
+async fn that_a_version_is_not_stored_is_told_once() {
+    let rejected = |why: &str| ApiError::Rejected(why.to_owned());
+    let mut fleet = Fleet::new();
+    let of: ClusterResourceOverride = fleet.of("", cluster_selector("", "Namespace", "shop"));
+    fleet.overrides.of_cluster.observe(of.clone());
+    let binding = json!({"apiVersion": "placement.kubernetes-fleet.io/v1", "kind": "ClusterResourceBinding",
+        "metadata": {"name": "b", "labels": {"kubernetes-fleet.io/parent-CRP": "shop"}},
+        "spec": {"state": "Bound", "targetCluster": "a", "resourceSnapshotName": "r", "schedulingPolicySnapshotName": "p",
+            "clusterDecision": {"clusterName": "a", "selected": true, "reason": ""},
+            "clusterResourceOverrideSnapshots": ["o-0"]}});
+    let binding: Binding = serde_json::from_value(binding).unwrap();
+    fleet.bindings.observe(binding.clone());
+    let stuck = |of: &ClusterResourceOverride, error: &ApiError| {
+        let is_news = fleet.overrides.note_trouble(of, error);
+        if is_news {
+            fleet.overrides.tell_stuck(of, &fleet.bindings);
+        }
+    };
+    let why = || {
+        let missing = fleet.overrides.versions_of(&binding.spec).remove(0);
+        missing.unwrap_err().to_string()
+    };
+    assert_eq!(fleet.overrides.trouble_with(&of), Trouble::None);
+    for (error, expected, trouble) in [
+        (
+            ApiError::transient("an outage"),
+            vec!["shop", "shop/web"],
+            Trouble::ForNow("an outage".to_owned()),
+        ),
+        (
+            rejected("quota"),
+            vec!["shop", "shop/web"],
+            Trouble::Refused("quota".to_owned()),
+        ),
+        (
+            rejected("quota"),
+            vec![],
+            Trouble::Refused("quota".to_owned()),
+        ),
+    ] {
+        stuck(&of, &error);
+        assert_eq!(fleet.told().await, strings(&expected), "{error}");
+        assert_eq!(fleet.overrides.trouble_with(&of), trouble);
+        assert!(why().ends_with(error.message()), "{}", why());
+    }
+    assert_eq!(fleet.queues.bindings.len(), 1);
+    // Another version has a chance of its own; so has another override of the name.
+    for (generation, uid) in [(Some(9), "u"), (of.metadata.generation, "v")] {
+        let mut other = of.clone();
+        other.metadata.generation = generation;
+        other.metadata.uid = Some(uid.to_owned());
+        assert_eq!(fleet.overrides.trouble_with(&other), Trouble::None);
+    }
+    fleet.overrides.no_trouble(&ObjectKey::of(&of));
+    assert_eq!(fleet.overrides.trouble_with(&of), Trouble::None);
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kube::Resource;
 use windlass_api::overrides::{
     ClusterResourceOverride, ClusterResourceOverrideSnapshot, ResourceOverride,
     ResourceOverrideSnapshot,
@@ -21,12 +22,45 @@ pub enum Version {
 }
 
 impl Version {
-    /// Key of the snapshot. In their order, versions of ClusterResourceOverrides go first.
+    /// Key of the snapshot.
     #[must_use]
     pub fn key(&self) -> ObjectKey {
         match self {
             Self::Cluster(snapshot) => ObjectKey::of(&**snapshot),
             Self::Namespaced(snapshot) => ObjectKey::of(&**snapshot),
+        }
+    }
+
+    /// Key of the override, by the name of the snapshot (API §5.4): labels can be edited.
+    #[must_use]
+    pub fn parent(&self) -> ObjectKey {
+        self.parted().0
+    }
+
+    /// Kind and key of the override.
+    pub(super) fn parent_text(&self) -> String {
+        let kind = match self {
+            Self::Cluster(_) => ClusterResourceOverride::kind(&()),
+            Self::Namespaced(_) => ResourceOverride::kind(&()),
+        };
+        format!("{kind} {}", self.parent())
+    }
+
+    /// In this order versions are applied: those of ClusterResourceOverrides by the override's name, then those
+    /// of ResourceOverrides by namespace and name. By the names of snapshots the order would change hands as
+    /// overrides are edited: `a-3`, `a-1-0`, `a-0`.
+    #[must_use]
+    pub fn precedence(&self) -> impl Ord + use<> {
+        self.parted()
+    }
+
+    /// Key of the override, and the index.
+    fn parted(&self) -> (ObjectKey, u64) {
+        let key = self.key();
+        let parted = key.name.rsplit_once('-');
+        match parted.and_then(|(name, index)| Some((name, index.parse().ok()?))) {
+            Some((name, index)) => (ObjectKey::namespaced(&key.namespace, name), index),
+            None => (key, 0),
         }
     }
 

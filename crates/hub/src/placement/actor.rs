@@ -303,6 +303,7 @@ impl Actor {
         let bindings = self.world.bindings_of(&key);
         let mut notes = notes(selection, placement, &bindings, &written);
         notes.extend(schedule.trouble.iter().cloned());
+        notes.extend(overrides.notes(&bindings));
         notes.extend(refused.map(|why| format!("{} stays in place: {why}", latest.name)));
         let decided = Decided {
             schedule,

@@ -155,12 +155,7 @@ pub fn plan(inputs: &BindingInputs<'_>, now: Timestamp) -> BindingPlan {
     let mut wanted = desired_bindings(inputs);
     let mut plan = BindingPlan::default();
     if rollout_type(inputs.strategy) == RolloutStrategyType::RollingUpdate {
-        let mut rolling = roll(inputs, &wanted, now);
-        if !inputs.overrides.pending.is_empty() {
-            // No content goes out with an old override after the new one was seen.
-            rolling.held.append(&mut rolling.update);
-            rolling.held.append(&mut rolling.bind);
-        }
+        let rolling = roll(inputs, &wanted, now);
         apply_rolling(inputs, &mut wanted, &rolling);
         plan.held = rolling.held.into_iter().collect();
         plan.wake_at = rolling.wake_at;
@@ -378,12 +373,16 @@ fn rollout_binding<'a>(
         ),
         None => ready::Readiness::InProgress,
     };
+    // No content goes out with an old override after the new one was seen.
+    let waits = inputs.overrides.waits(spec);
     RolloutBinding {
         name,
         cluster: &spec.target_cluster,
         state: spec.state.clone(),
         deleting: binding.next.metadata.deletion_timestamp.is_some(),
-        on_target: same_snapshot
+        waits,
+        on_target: !waits
+            && same_snapshot
             && same_lists
             && same_leave
             && spec.apply_strategy.as_ref() == Some(apply),
@@ -402,7 +401,7 @@ fn retarget(
     binding.spec.resource_snapshot_name.clone_from(&latest.name);
     binding.spec.apply_strategy = Some(apply.clone());
     binding.spec.state = BindingState::Bound;
-    let lists = overrides.lists(&binding.spec.target_cluster);
+    let lists = overrides.lists(&binding.spec);
     lists.set(&mut binding.spec);
     let effect = overrides.effect(&binding.spec);
     leave::give(binding, effect);
@@ -431,7 +430,8 @@ pub fn behind(
                 &apply.cloned().unwrap_or_default(),
                 &mut target,
             );
-            Lists::of(spec) != Lists::of(&target.spec)
+            overrides.waits(spec)
+                || Lists::of(spec) != Lists::of(&target.spec)
                 || leave::given(live) != leave::given(&target)
                 || wanted.is_some() && spec.apply_strategy != target.spec.apply_strategy
         })

@@ -3,5 +3,6 @@
 mod bindings;
 mod held;
 mod overrides;
+mod pending;
 mod policy;
 mod snapshots;

@@ -102,7 +102,7 @@ pub struct Decided {
     pub clusters: Vec<Cluster>,
     /// What each cluster that has the placement in the end gets; clusters that get the same stand together.
     pub variants: Vec<Variant>,
-    /// Overrides whose present version has no snapshot yet. It is counted with; nothing moves before the hub
+    /// Overrides whose present version has no snapshot yet. It is counted with; clusters that it changes wait until the hub
     /// has made it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<String>,

@@ -41,7 +41,7 @@ pub(super) fn of(
             target_cluster: cluster.clone(),
             ..BindingSpec::default()
         };
-        live.overrides.lists(cluster).set(&mut spec);
+        live.overrides.lists(&spec).set(&mut spec);
         let versions = live.overrides.versions(&spec);
         let labels = labels.get(cluster).copied().unwrap_or(&none);
         let confinement = live.filter.confinement();

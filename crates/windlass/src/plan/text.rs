@@ -77,7 +77,7 @@ fn of_decided(decided: &Decided, all: bool) -> String {
     for pending in &decided.pending {
         let _ = writeln!(
             text,
-            "the hub has yet to take note of {pending}, which is counted with; nothing moves before"
+            "the hub has yet to take note of {pending}, which is counted with; clusters that it changes do not move before"
         );
     }
     text.push_str(&rollout(&decided.rollout));

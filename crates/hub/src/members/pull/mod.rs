@@ -24,7 +24,8 @@ use windlass_cluster::{ApiError, Cache, ObjectKey};
 
 use self::status::Facts;
 use super::Members;
-use super::heard::{Moment, Verdict};
+use super::facts::KnownSince;
+use super::heard::Verdict;
 use crate::observe::{Skipped, skipped};
 use crate::worker::Next;
 
@@ -37,7 +38,7 @@ const MISSED: u32 = 3;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Agent {
     /// Since when the agent is waited for.
-    first_seen: Moment,
+    known_since: KnownSince,
     /// Whether it has been silent for too long.
     silent: bool,
     /// Since when nothing has come of what it was told of its leaving, and how many Works it had then.
@@ -70,11 +71,13 @@ impl Members {
         let internal = self.world.pull.agent(&name);
         let report = internal.as_deref().and_then(|agent| agent.status.as_ref());
         let agent = self.agent(&name);
-        let waited = clock::monotonic().saturating_duration_since(agent.first_seen.instant);
+        let now = clock::monotonic();
+        let waited = now.saturating_duration_since(agent.known_since.moment.instant);
         if report.is_none() && not_ready.is_none() && waited < ARRIVAL && cluster.status.is_none() {
             return Ok(Next::After(ARRIVAL.saturating_sub(waited)));
         }
         let retry = not_ready.is_some();
+        let heartbeat_every = self.heartbeat_every(cluster);
         let facts = Facts {
             report,
             told: internal
@@ -83,7 +86,8 @@ impl Members {
             not_ready,
             heard: self.world.pull.heard(&name).at().map(|heard| heard.time),
             silent,
-            heartbeat_every: self.heartbeat_every(cluster),
+            heartbeat_every,
+            is_settled: agent.known_since.is_settled(now, heartbeat_every),
         };
         match status::desired(cluster, &facts, clock::now()) {
             Some(status) => {
@@ -238,10 +242,7 @@ impl Members {
 
     fn agent(&self, name: &str) -> Agent {
         *self.agents.entry(name.to_owned()).or_insert_with(|| Agent {
-            first_seen: Moment {
-                instant: clock::monotonic(),
-                time: clock::now(),
-            },
+            known_since: KnownSince::now(),
             silent: false,
             told: None,
         })
@@ -256,7 +257,7 @@ impl Members {
         let (mut heard, now) = (self.world.pull.heard(name), clock::monotonic());
         if status::has_reported(cluster) {
             // What it reported may have gone before this process began.
-            heard.expect(None, self.agent(name).first_seen);
+            heard.expect(None, self.agent(name).known_since.moment);
         }
         let period = Duration::from_secs(objects::period(cluster).unsigned_abs().into());
         let limit = self.policy.unhealthy_threshold.max(period * MISSED);

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | a condition, a property's value, capacity, what is allocatable, namespaces | at once |
 //! | what is available | when by more than 5 % |
-//! | the heartbeat, and times of observations | with anything else, and else at their pace |
+//! | the heartbeat, and times of observations | with anything else, and else at their pace; after a restart their pace begins anew |
 //!
 //! A heartbeat's time is the hub's own: that of when it came. An agent whose clock is wrong is neither
 //! given up nor trusted for that.
@@ -48,6 +48,9 @@ pub struct Facts<'a> {
     pub silent: Option<Duration>,
     /// Shortest time between two heartbeat writes.
     pub heartbeat_every: Duration,
+    /// Whether this process has known the cluster for long enough to write a heartbeat alone: right after a
+    /// restart many would be due.
+    pub is_settled: bool,
 }
 
 /// The status to write; none when what is there says it all.
@@ -88,7 +91,7 @@ fn is_due(previous: &MemberClusterStatus, facts: &Facts<'_>) -> bool {
     let every = SignedDuration::try_from(facts.heartbeat_every).unwrap_or(SignedDuration::MAX);
     agent_of(previous.agent_status.as_deref())
         .and_then(|agent| agent.last_received_heartbeat.as_ref())
-        .is_none_or(|last| heard.duration_since(last.0) >= every)
+        .is_none_or(|last| facts.is_settled && heard.duration_since(last.0) >= every)
 }
 
 fn agent_of(agents: Option<&[AgentStatus]>) -> Option<&AgentStatus> {

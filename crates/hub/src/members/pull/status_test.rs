@@ -32,6 +32,7 @@ fn facts(report: &InternalMemberClusterStatus, heard: i64) -> Facts<'_> {
         heard: Some(at(heard)),
         silent: None,
         heartbeat_every: Duration::from_secs(60),
+        is_settled: true,
     }
 }
 
@@ -169,6 +170,23 @@ fn after_a_restart_nothing_is_written_before_something_is_heard() {
 }
 
 #[test]
+fn after_a_restart_a_heartbeat_alone_is_not_written_at_once() {
+    let report_of = report;
+    let report = report(|_| {});
+    let restarted = |report, heard| Facts {
+        is_settled: false,
+        ..facts(report, heard)
+    };
+    assert_eq!(desired(&known(), &restarted(&report, 999), at(999)), None);
+    let sick = report_of(|status: &mut Value| {
+        status["agentStatus"][0]["conditions"][1]["status"] = "False".into();
+    });
+    let next = desired(&known(), &restarted(&sick, 999), at(999)).unwrap();
+    let agent = &next.agent_status.unwrap()[0];
+    assert_eq!(agent.last_received_heartbeat, Some(Time(at(999))));
+}
+
+#[test]
 fn an_agent_that_falls_silent_is_unreachable_and_has_not_left() {
     let report = report(|_| {});
     let facts = Facts {
@@ -189,6 +207,7 @@ fn a_report_that_is_gone_is_not_good_news() {
         heard: Some(at(100)),
         silent: None,
         heartbeat_every: Duration::from_secs(60),
+        is_settled: true,
     };
     let next = desired(&known(), &gone, at(110)).unwrap();
     assert_eq!(reason(&next, "Healthy"), "MemberClusterHealthUnknown");
@@ -220,6 +239,7 @@ fn without_an_agent_the_cluster_is_ready_or_says_why_not() {
         heard: None,
         silent: Some(Duration::from_secs(999)),
         heartbeat_every: Duration::from_secs(60),
+        is_settled: true,
     };
     let next = desired(&cluster(None), &nothing, at(1)).unwrap();
     assert_eq!(reason(&next, "ReadyToJoin"), "MemberClusterReadyToJoin");
