@@ -5,6 +5,8 @@
 mod leaving;
 #[path = "pull/names.rs"]
 mod names;
+#[path = "pull/refused.rs"]
+mod refused;
 
 use std::collections::BTreeMap;
 
@@ -551,6 +553,7 @@ fn a_change_that_is_called_off_is_not_said_to_go_on(fleet: &Fleet) {
 }
 
 fn to_push(fleet: &Fleet) {
+    refused::a_change_waits_for_what_is_refused(fleet, "push");
     let refused = fleet.windlass(&[
         "join",
         "member-1",
@@ -575,6 +578,7 @@ fn to_push(fleet: &Fleet) {
 }
 
 fn to_pull(fleet: &Fleet) {
+    refused::a_change_waits_for_what_is_refused(fleet, "pull");
     let said = migrate(fleet, &["--to", "pull", "--agent", "User:user-member-1"]);
     assert!(said.unwrap().contains("is in pull mode"));
     let secret = "secret windlass-cluster-member-1 -n fleet-system";

@@ -5,6 +5,7 @@
 //! was placed there changes. Each look is level-triggered: the member engine does what is missing, and
 //! nothing where nothing is.
 
+pub(crate) mod lists;
 mod migrate;
 mod pull;
 pub(crate) mod refused;
@@ -26,6 +27,8 @@ use windlass_render::Confinement;
 use windlass_status::conditions::{NewCondition, find};
 use windlass_status::digest::{BindingInputs, Digest, binding_digest};
 
+use self::lists::Lists;
+use self::refused::UNCHANGED;
 use crate::contents::{Content, Contents};
 use crate::lanes::Lanes;
 use crate::members::migrate::Mode;
@@ -126,7 +129,7 @@ impl Delivery {
         let master = ObjectKey::namespaced(&key.namespace, &binding.spec.resource_snapshot_name);
         let Some(content) = self.contents.get(&master).await? else {
             let message = format!(
-                "resource snapshot {} does not exist or is not complete; name an existing one",
+                "resource snapshot {} does not exist or is not complete; name an existing one; {UNCHANGED}",
                 binding.spec.resource_snapshot_name
             );
             self.write_status(&binding, None, |report| report.sync_failed(message))
@@ -137,7 +140,7 @@ impl Delivery {
         // Whoever may edit bindings is not allowed everything that is placed by others.
         if content.placement != placement {
             let message = format!(
-                "resource snapshot {} belongs to another placement; name one of {placement}",
+                "resource snapshot {} belongs to another placement; name one of {placement}; {UNCHANGED}",
                 content.name
             );
             self.write_status(&binding, None, |report| report.sync_failed(message))
@@ -399,10 +402,15 @@ impl Delivery {
             skipped(Skipped::Binding(Scope::of(binding)));
             return Ok(());
         }
-        let mut changed = binding.clone();
-        changed.status = Some(status);
-        let live = self.writer.replace_status(&changed).await?;
-        self.world.bindings.observe(live);
+        let write = |status| {
+            let mut changed = binding.clone();
+            changed.status = Some(status);
+            async move { self.writer.replace_status(&changed).await }
+        };
+        match lists::send(status, &previous, write).await? {
+            Some(live) => self.world.bindings.observe(live),
+            None => skipped(Skipped::Binding(Scope::of(binding))),
+        }
         Ok(())
     }
 }
@@ -527,9 +535,18 @@ impl Report<'_> {
         }
         self.told();
         let reported = report::binding_conditions(outcome);
-        let failed = reported.failed_placements(self.previous_failures(), self.now);
+        let mut failed = reported.failed_placements(self.previous_failures(), self.now);
+        let mut conditions = reported.conditions;
+        let lists = Lists {
+            failed: &mut failed,
+            drifted: &mut Vec::new(),
+            diffed: &mut Vec::new(),
+        };
+        if let (Some(left_out), Some(last)) = (lists.fit(), conditions.last_mut()) {
+            last.3 = lists::and(&last.3, &left_out);
+        }
         self.status.failed_placements = (!failed.is_empty()).then_some(failed);
-        for (stage, status, reason, message) in reported.conditions {
+        for (stage, status, reason, message) in conditions {
             self.condition(stage, status, reason, message);
         }
     }

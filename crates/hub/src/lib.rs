@@ -15,6 +15,7 @@ mod matters;
 pub mod members;
 pub mod observe;
 pub mod overrides;
+mod pace;
 pub mod placement;
 pub mod preview;
 pub mod pull;

@@ -8,6 +8,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use windlass_api::member::MemberCluster;
@@ -19,6 +20,7 @@ use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey, Queue};
 use crate::matters::Matters;
 use crate::observe::Observer;
 use crate::overrides::{self, Overrides, leave};
+use crate::pace::Pace;
 use crate::placement::snapshots::{Groups, SnapshotMeta};
 use crate::pull::PullCaches;
 use crate::report_back;
@@ -46,6 +48,8 @@ pub struct Queues {
     pub clusters: Queue<String>,
     /// Overrides; those without a namespace are ClusterResourceOverrides.
     pub overrides: Queue<ObjectKey>,
+    /// How often placements are looked at.
+    pub(crate) pace: Pace,
 }
 
 /// See the module. Clones share everything.
@@ -217,6 +221,22 @@ fn enqueue_parents<K: kube::Resource>(queue: &Queue<ObjectKey>, change: &Change<
     }
 }
 
+/// The placement of a binding of which nothing but the status has changed.
+fn paced(change: &Change<Binding>) -> Option<ObjectKey> {
+    let (old, new) = (change.old.as_deref()?, change.new.as_deref()?);
+    let is_same = old.spec == new.spec && rest(old) == rest(new);
+    placement_of(new).filter(|_| is_same && old.status != new.status)
+}
+
+/// What a write of the status leaves as it is.
+fn rest(binding: &Binding) -> ObjectMeta {
+    ObjectMeta {
+        resource_version: None,
+        managed_fields: None,
+        ..binding.metadata.clone()
+    }
+}
+
 /// A decoded list has room for up to twice as much; of what there is one for each cluster that adds up.
 fn tighten_placement(placement: &mut Placement) {
     let Some(status) = &mut placement.status else {
@@ -345,7 +365,10 @@ fn binding_options(queues: &Queues, observer: &Observer) -> CacheOptions<Binding
         ],
         on_change: Arc::new(move |change: &Change<Binding>| {
             observer.binding_changed(change);
-            enqueue_parents(&queues.placements, change);
+            match paced(change) {
+                Some(parent) => queues.pace.add(&queues.placements, parent),
+                None => enqueue_parents(&queues.placements, change),
+            }
             let spec_changed = match (&change.old, &change.new) {
                 (Some(old), Some(new)) => {
                     old.spec != new.spec
@@ -463,6 +486,70 @@ mod tests {
         assert_eq!(values, [target(&ObjectKey::namespaced("n", "a"), "east")]);
         binding.metadata.labels = None;
         assert!((index.values)(&binding).is_empty());
+    }
+
+    /// Whether its placement may wait a moment.
+    #[test]
+    fn only_the_status_of_a_binding_can_wait() {
+        type Edit = fn(&mut Binding);
+        let rows: [(&str, Edit, bool); 8] = [
+            ("nothing", |_| (), false),
+            ("the status", |b| b.status = Some(Default::default()), true),
+            (
+                "the status, with its version",
+                |b| {
+                    b.status = Some(Default::default());
+                    b.metadata.resource_version = Some("2".to_owned());
+                },
+                true,
+            ),
+            (
+                "the spec too",
+                |b| {
+                    b.status = Some(Default::default());
+                    b.spec.target_cluster = "west".to_owned();
+                },
+                false,
+            ),
+            (
+                "it is being deleted",
+                |b| {
+                    b.status = Some(Default::default());
+                    b.metadata.deletion_timestamp =
+                        Some(windlass_api::Time(jiff::Timestamp::UNIX_EPOCH));
+                },
+                false,
+            ),
+            (
+                "its finalizers",
+                |b| b.metadata.finalizers = Some(vec!["x/y".to_owned()]),
+                false,
+            ),
+            ("its placement", |b| drop(b.metadata.labels.take()), false),
+            (
+                "it is another one",
+                |b| {
+                    b.status = Some(Default::default());
+                    b.metadata.uid = Some("2".to_owned());
+                },
+                false,
+            ),
+        ];
+        for (about, edit, expected) in rows {
+            let old = of(Some("a"));
+            let mut new = Binding::clone(old.as_ref().unwrap());
+            edit(&mut new);
+            let mut change = Change {
+                key: ObjectKey::cluster("b"),
+                old,
+                new: Some(Arc::new(new)),
+                initial: false,
+            };
+            let expected = expected.then(|| ObjectKey::cluster("a"));
+            assert_eq!(paced(&change), expected, "{about}");
+            change.old = None;
+            assert_eq!(paced(&change), None, "{about}, and it is new");
+        }
     }
 
     /// What was counts as much as what is (trap T2).

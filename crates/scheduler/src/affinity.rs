@@ -5,7 +5,7 @@ use windlass_api::placement::{
     PropertySortOrder,
 };
 
-use crate::property::{Property, Test};
+use crate::property::{Property, Test, contradiction};
 use crate::quantity::Quantity;
 use crate::selector::Selector;
 use crate::view::ClusterView;
@@ -28,12 +28,15 @@ impl<'a> Term<'a> {
             .map(Selector::new)
             .transpose()
             .map_err(|error| error.to_string())?;
-        let tests = term
+        let tests: Vec<Test<'_>> = term
             .property_selector
             .iter()
             .flat_map(|selector| &selector.match_expressions)
             .map(Test::new)
             .collect::<Result<_, _>>()?;
+        if let Some(why) = contradiction(&tests) {
+            return Err(why);
+        }
         Ok(Term { labels, tests })
     }
 
@@ -71,6 +74,18 @@ impl<'a> Required<'a> {
         Required {
             terms: terms.iter().map(Term::new).collect(),
         }
+    }
+
+    /// Terms that no cluster can match, and why.
+    pub(crate) fn trouble(&self) -> impl Iterator<Item = String> {
+        let numbered = self.terms.iter().enumerate();
+        numbered.filter_map(|(index, term)| {
+            let why = term.as_ref().err()?;
+            Some(format!(
+                "required affinity term {} matches no cluster: {why}",
+                index + 1
+            ))
+        })
     }
 
     /// Whether the cluster matches; no terms match every cluster. A term that can't be evaluated doesn't

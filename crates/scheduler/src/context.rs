@@ -19,7 +19,7 @@ pub(crate) struct Context<'a> {
     pub(crate) clusters: Vec<&'a ClusterView<'a>>,
     /// The binding that selects each cluster: live, scheduled or bound, its cluster in the fleet.
     selected: BTreeMap<&'a str, &'a ExistingBinding<'a>>,
-    required: Required<'a>,
+    pub(crate) required: Required<'a>,
     tolerations: &'a [Toleration],
     namespace: Option<&'a str>,
     now: Timestamp,

@@ -58,7 +58,7 @@ fn amount<'a>(all: Option<&'a BTreeMap<String, Text>>, resource: &str) -> Option
 }
 
 /// A comparison with a value.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comparison {
     Gt,
     Ge,
@@ -75,6 +75,9 @@ pub(crate) struct Test<'a> {
     property: Property<'a>,
     comparison: Comparison,
     value: Quantity,
+    /// As the policy has them.
+    operator: &'a str,
+    text: &'a str,
 }
 
 impl<'a> Test<'a> {
@@ -104,6 +107,8 @@ impl<'a> Test<'a> {
             property,
             comparison,
             value,
+            operator: &requirement.operator,
+            text,
         })
     }
 
@@ -113,13 +118,68 @@ impl<'a> Test<'a> {
             .property
             .of(cluster)
             .map_err(|error| format!("property {:?}: {error}", self.name))?;
-        Ok(observed.is_some_and(|observed| match self.comparison {
+        Ok(observed.is_some_and(|observed| self.accepts(observed)))
+    }
+
+    fn accepts(&self, observed: Quantity) -> bool {
+        match self.comparison {
             Comparison::Gt => observed > self.value,
             Comparison::Ge => observed >= self.value,
             Comparison::Eq => observed == self.value,
             Comparison::Ne => observed != self.value,
             Comparison::Lt => observed < self.value,
             Comparison::Le => observed <= self.value,
-        }))
+        }
     }
+
+    /// Whether some value passes both.
+    fn agrees(&self, other: &Self) -> bool {
+        use Comparison::{Eq, Ge, Gt, Le, Lt, Ne};
+        match (self.comparison, other.comparison) {
+            (Eq, _) => other.accepts(self.value),
+            (_, Eq) => self.accepts(other.value),
+            (Ne, _) | (_, Ne) | (Gt | Ge, Gt | Ge) | (Lt | Le, Lt | Le) => true,
+            // Between two different values there is another one.
+            (Gt | Ge, Lt | Le) if self.value != other.value => self.value < other.value,
+            (Lt | Le, Gt | Ge) if self.value != other.value => self.value > other.value,
+            (one, another) => matches!((one, another), (Ge, Le) | (Le, Ge)),
+        }
+    }
+
+    /// The only value that passes both, if one alone does.
+    fn pins(&self, other: &Self) -> Option<Quantity> {
+        let ends = (self.comparison, other.comparison);
+        let meet = matches!(
+            ends,
+            (Comparison::Ge, Comparison::Le) | (Comparison::Le, Comparison::Ge)
+        );
+        (meet && self.value == other.value).then_some(self.value)
+    }
+}
+
+/// Why no value can pass all tests, if none can (API §6.3, rule 16): of the first property of which that is
+/// so, the first tests.
+pub(crate) fn contradiction(tests: &[Test<'_>]) -> Option<String> {
+    tests.iter().enumerate().find_map(|(index, one)| {
+        let of_it = || tests.iter().filter(|test| test.name == one.name);
+        let mut later = tests.iter().skip(index + 1).filter(|t| t.name == one.name);
+        let faults: Vec<&Test<'_>> = later.find_map(|other| {
+            if !one.agrees(other) {
+                return Some(vec![one, other]);
+            }
+            let value = one.pins(other)?;
+            let hole = of_it().find(|test| !test.accepts(value))?;
+            Some(vec![one, other, hole])
+        })?;
+        let words: Vec<String> = faults
+            .iter()
+            .map(|test| format!("{} {}", test.operator, test.text))
+            .collect();
+        let (last, first) = words.split_last()?;
+        Some(format!(
+            "tests of property {:?} contradict each other: {} and {last}",
+            one.name,
+            first.join(", ")
+        ))
+    })
 }

@@ -31,7 +31,8 @@ pub struct Schedule {
     /// When the reasons may change without anything being heard: the end of a tolerance of a runner-up.
     /// Selected clusters stay selected, so that the time never changes the selection itself.
     pub wake_at: Option<Timestamp>,
-    /// Wishes of the policy that can't be evaluated, and so count for nothing.
+    /// Terms of the policy that can't be evaluated, or that contradict themselves: required ones match no
+    /// cluster, preferred ones count for nothing.
     pub trouble: Vec<String>,
 }
 
@@ -83,11 +84,14 @@ pub(crate) fn outcome(found: usize, wanted: usize) -> (bool, String) {
 #[must_use]
 pub fn schedule(view: &SchedulingView<'_>, now: Timestamp) -> Schedule {
     let context = Context::new(view, now);
-    match view.policy.and_then(|p| p.placement_type) {
+    let mut schedule = match view.policy.and_then(|p| p.placement_type) {
         None | Some(PlacementType::PickAll) => pick_all(&context),
         Some(PlacementType::PickN) => pick_n::pick_n(&context),
         Some(PlacementType::PickFixed) => pick_fixed(&context),
-    }
+    };
+    let required = context.required.trouble();
+    schedule.trouble.splice(0..0, required);
+    schedule
 }
 
 /// Every cluster that passes the filters, and those that passed them once under this policy.

@@ -139,6 +139,86 @@ fn trouble_matches_nothing_and_is_named() {
             reason.contains("(term 1: ") && reason.contains(text),
             "{reason}"
         );
+        // What is wrong with one cluster is said of that one only.
+        assert_eq!(result.trouble.is_empty(), !selected.is_empty(), "{text}");
+    }
+}
+
+/// Property, operator and value of each test.
+type Tests = &'static [(&'static str, &'static str, &'static str)];
+
+/// Tests of property n (and m), each with one value; what is said of them, if they contradict each other.
+#[test]
+fn tests_that_contradict_each_other_are_named() {
+    let rows: [(Tests, Option<&str>); 13] = [
+        (&[("n", "Eq", "5"), ("n", "Eq", "6")], Some("Eq 5 and Eq 6")),
+        (&[("n", "Eq", "5"), ("n", "Eq", "5000m")], None),
+        (
+            &[("n", "Eq", "5"), ("n", "Ne", "5000m")],
+            Some("Eq 5 and Ne 5000m"),
+        ),
+        (&[("n", "Ne", "6"), ("n", "Eq", "5")], None),
+        (&[("n", "Gt", "5"), ("n", "Lt", "3")], Some("Gt 5 and Lt 3")),
+        (&[("n", "Lt", "5"), ("n", "Ge", "5")], Some("Lt 5 and Ge 5")),
+        (&[("n", "Le", "5"), ("n", "Ge", "5")], None),
+        (&[("n", "Gt", "5"), ("n", "Lt", "5.1")], None),
+        (&[("n", "Gt", "5"), ("n", "Eq", "5")], Some("Gt 5 and Eq 5")),
+        (&[("n", "Eq", "5"), ("n", "Lt", "6")], None),
+        (
+            &[("n", "Le", "5"), ("n", "Ne", "5"), ("n", "Ge", "5")],
+            Some("Le 5, Ge 5 and Ne 5"),
+        ),
+        (&[("n", "Gt", "5"), ("m", "Lt", "3")], None),
+        (
+            &[("n", "Gt", "5"), ("m", "Lt", "3"), ("m", "Gt", "4")],
+            Some("\"m\""),
+        ),
+    ];
+    let fleet = [cluster("a")];
+    for (tests, expected) in rows {
+        let expressions: Vec<Value> = tests
+            .iter()
+            .map(|(name, operator, value)| json!({"name": name, "operator": operator, "values": [value]}))
+            .collect();
+        let term = json!({"propertySelector": {"matchExpressions": expressions}});
+        let affinity = |kind: &str, terms: Value| json!({"clusterAffinity": {kind: terms}});
+        let (hard, soft) = (
+            "requiredDuringSchedulingIgnoredDuringExecution",
+            "preferredDuringSchedulingIgnoredDuringExecution",
+        );
+        let required = affinity(hard, json!({"clusterSelectorTerms": [{}, term]}));
+        let preferred = affinity(soft, json!([{"weight": 1, "preference": term}]));
+        for (policy, words) in [
+            (
+                json!({"placementType": "PickAll", "affinity": required}),
+                "required affinity term 2 matches no cluster: ",
+            ),
+            (
+                json!({"placementType": "PickN", "numberOfClusters": 1, "affinity": required}),
+                "required affinity term 2 matches no cluster: ",
+            ),
+            (
+                json!({"placementType": "PickN", "numberOfClusters": 1, "affinity": preferred}),
+                "preferred affinity term 1 counts for nothing: ",
+            ),
+            (
+                json!({"placementType": "PickFixed", "clusterNames": ["a"], "affinity": required}),
+                "required affinity term 2 matches no cluster: ",
+            ),
+        ] {
+            let result = run(&common::policy(policy), &fleet, &[]);
+            assert_eq!(names(&result.selected), ["a"], "{tests:?}");
+            match (result.trouble.as_slice(), expected) {
+                ([], None) => {}
+                ([said], Some(expected)) => assert!(
+                    said.starts_with(words)
+                        && said.contains("contradict each other")
+                        && said.contains(expected),
+                    "{said}"
+                ),
+                (said, _) => panic!("{tests:?}: {said:?}"),
+            }
+        }
     }
 }
 

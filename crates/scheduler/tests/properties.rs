@@ -284,3 +284,26 @@ proptest! {
         prop_assert_eq!(run(&policy, &fleet, &twins), run(&policy, &fleet, &reversed));
     }
 }
+
+proptest! {
+    /// The oracle tries every value that matters: those of the tests, and some between and beyond.
+    #[test]
+    fn tests_are_said_to_contradict_each_other_if_and_only_if_no_value_passes(
+        tests in vec((prop::sample::select(vec!["Gt", "Ge", "Eq", "Ne", "Lt", "Le"]), 0..4_i32), 0..6),
+    ) {
+        let expressions: Vec<_> = tests
+            .iter()
+            .map(|(operator, value)| json!({"name": "n", "operator": operator, "values": [value.to_string()]}))
+            .collect();
+        let term = json!({"propertySelector": {"matchExpressions": expressions}});
+        let policy = common::policy(json!({"affinity": {"clusterAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": [term]}}}}));
+        let fleet: Vec<Cluster> = (-2..10)
+            .map(|half| {
+                cluster(&format!("c{half}")).property("n", &format!("{}m", half * 500))
+            })
+            .collect();
+        let result = run(&policy, &fleet, &[]);
+        prop_assert_eq!(result.trouble.is_empty(), !result.selected.is_empty(), "{:?}", result.trouble);
+    }
+}

@@ -4,11 +4,33 @@ use jiff::Timestamp;
 use windlass_api::binding::BindingStatus;
 use windlass_api::conditions::{BindingReason, Stage, Status};
 use windlass_api::scoped::Binding;
+use windlass_status::conditions::{find, status as status_of};
 use windlass_status::digest::Digest;
 use windlass_status::ready::{Left, left};
 
 use super::Report;
 use crate::render::Refusal;
+
+/// Ends the message where nothing is sent to the cluster.
+pub(crate) const UNCHANGED: &str = "nothing was changed on the cluster";
+
+/// Why the cluster does not have what a binding asks for now, as its status says.
+pub(crate) fn why(binding: &Binding) -> Option<&str> {
+    let conditions = binding.status.as_ref()?.conditions.as_deref()?;
+    let failed = |stage: Stage| {
+        find(conditions, stage.as_str()).filter(|condition| {
+            status_of(condition) == Status::False
+                && condition.observed_generation == binding.metadata.generation
+        })
+    };
+    let first = failed(Stage::Overridden).or_else(|| failed(Stage::WorkSynchronized))?;
+    Some(&first.message)
+}
+
+/// Whether nothing is sent to the cluster for a binding, whoever delivers.
+pub(crate) fn is_refused(binding: &Binding) -> bool {
+    why(binding).is_some_and(|why| why.ends_with(UNCHANGED))
+}
 
 /// The status of a binding that asks for what can't be made. `snapshot` is the name of its snapshot.
 pub(crate) fn status(
@@ -59,7 +81,7 @@ impl Report<'_> {
         match refusal {
             Refusal::Override(why) => self.override_failed(why),
             Refusal::Content(why) => {
-                self.not_synced(format!("{why}; nothing was changed on the cluster"));
+                self.not_synced(format!("{why}; {UNCHANGED}"));
                 self.left(Some(BindingReason::SyncWorkFailed));
             }
         }
@@ -68,7 +90,7 @@ impl Report<'_> {
     /// Nothing was sent, and nothing is watched.
     pub(super) fn override_failed(&mut self, why: &str) {
         self.started();
-        let message = format!("{why}; nothing was changed on the cluster");
+        let message = format!("{why}; {UNCHANGED}");
         let reason = BindingReason::OverriddenFailed;
         self.condition(Stage::Overridden, Status::False, reason, message);
         self.left(Some(reason));
@@ -141,6 +163,34 @@ mod tests {
         }
         binding.status = Some(report.status);
         binding
+    }
+
+    /// Whether that keeps the cluster from changing its mode, and what is said.
+    #[test]
+    fn what_is_refused_is_told_from_what_a_cluster_refuses() {
+        let bad_override = Refusal::Override("no such path".to_owned());
+        let bad_content = Refusal::Content("no such scope".to_owned());
+        for (about, refusal, generation, expected) in [
+            ("an override", Some(&bad_override), 1, Some("no such path")),
+            ("the content", Some(&bad_content), 1, Some("no such scope")),
+            ("what was wanted before", Some(&bad_override), 2, None),
+            ("nothing", None, 1, None),
+        ] {
+            let mut binding = binding(Some(Status::True));
+            if let Some(refusal) = refusal {
+                refuse(&mut binding, refusal, 10);
+            }
+            binding.metadata.generation = Some(generation);
+            let expected = expected.map(|why| format!("{why}; {UNCHANGED}"));
+            assert_eq!(why(&binding), expected.as_deref(), "{about}");
+            assert_eq!(is_refused(&binding), expected.is_some(), "{about}");
+        }
+        let mut binding = binding(None);
+        let fill = |report: &mut Report<'_>| report.sync_failed("no rights".to_owned());
+        let status = filled(&binding, None, Timestamp::UNIX_EPOCH, fill);
+        binding.status = Some(status);
+        assert_eq!(why(&binding), Some("no rights"));
+        assert!(!is_refused(&binding), "another owner may have them");
     }
 
     #[test]

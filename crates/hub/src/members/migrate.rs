@@ -7,6 +7,7 @@
 //!
 //! | mode | state | what happens |
 //! |---|---|---|
+//! | push | something placed there is refused | waited for: nobody delivers it after the change |
 //! | push | no agent has joined | the hub prepares for one, waits, and delivers as before |
 //! | push | it has | the mode changes: Works are written |
 //! | pull | it has not reported on every Work | waited for |
@@ -16,6 +17,7 @@
 //!
 //! | mode | state | what happens |
 //! |---|---|---|
+//! | pull | something placed there is refused, the agent reports | waited for: nobody delivers it after the change |
 //! | pull | the hub can't reach the cluster | waited for; the agent delivers as before |
 //! | pull | it can, the agent has not left | the agent is told to leave: it lets be what it placed |
 //! | pull | the agent has left, or is silent | the mode changes: the hub delivers |
@@ -37,6 +39,7 @@ use windlass_status::conditions::{NewCondition, find, is_true, remove, set};
 use super::leave::{Farewell, Haste, rights_stay};
 use super::pull::leave::says_joined;
 use super::{Members, is_push};
+use crate::delivery::refused;
 use crate::pull::work::WorkMeta;
 use crate::worker::Next;
 use crate::works;
@@ -94,6 +97,10 @@ impl Members {
             Err(ApiError::Rejected(why)) => Some(why),
             Err(error) => return Err(error),
         };
+        if let Some(left) = self.refused(name) {
+            let message = format!("Waiting, and delivering as before, for {left}");
+            return self.say_migrating(&cluster, &message).await;
+        }
         let agent = self.world.pull.agent(name);
         let joined = agent.as_deref().and_then(says_joined);
         if waits.is_none() && joined == Some(true) {
@@ -157,6 +164,18 @@ impl Members {
     pub(super) async fn await_push(&self, cluster: &Arc<MemberCluster>) -> Result<Next, ApiError> {
         let name = cluster.name_any();
         let told = self.is_told_to_leave(&name);
+        // One that is silent delivers nothing that could go on.
+        if let Some(left) = self.refused(&name)
+            && !told
+            && !self.is_silent(&name)
+        {
+            self.process_pull(Arc::clone(cluster)).await?;
+            let Some(cluster) = self.world.clusters.get(&ObjectKey::cluster(&name)) else {
+                return Ok(Next::Event);
+            };
+            let message = format!("Waiting, while the agent delivers as before, for {left}");
+            return self.say_migrating(&cluster, &message).await;
+        }
         if let Some(trouble) = self.reach(&name).await
             && !told
         {
@@ -222,18 +241,24 @@ impl Members {
         self.migrated(&cluster, None).await
     }
 
-    /// Names of placements on the cluster that something does not hold for, in words.
+    /// Placements on the cluster that something does not hold for, in words.
     fn not_yet(&self, name: &str, holds: impl Fn(&Binding) -> bool) -> Option<String> {
         let bindings = self.world.bindings.by_index(BY_CLUSTER, name);
-        let mut left: Vec<String> = bindings
+        let left = bindings
             .iter()
             .filter(|binding| !binding.spec.resource_snapshot_name.is_empty() && !holds(binding))
-            .filter_map(|binding| placement_of(&**binding).map(|key| key.to_string()))
-            .collect();
-        left.sort();
-        let number = left.len();
-        left.truncate(NAMED);
-        (number > 0).then(|| format!("{number} placement(s), {}", left.join(", ")))
+            .filter_map(|binding| {
+                let placement = placement_of(&**binding)?.to_string();
+                Some((placement, refused::why(binding).map(str::to_owned)))
+            });
+        in_words(left.collect())
+    }
+
+    /// Placements of which nothing is sent to the cluster, in words.
+    fn refused(&self, name: &str) -> Option<String> {
+        self.not_yet(name, |binding| {
+            binding.metadata.deletion_timestamp.is_some() || !refused::is_refused(binding)
+        })
     }
 
     fn is_reported(&self, cluster: &str, binding: &Binding) -> bool {
@@ -357,6 +382,21 @@ impl Members {
     }
 }
 
+/// Names of placements, and why the cluster does not have what is wanted of the first of which that is known.
+fn in_words(mut left: Vec<(String, Option<String>)>) -> Option<String> {
+    left.sort();
+    let names: Vec<&str> = left.iter().map(|(name, _)| name.as_str()).collect();
+    let named = names.get(..NAMED).unwrap_or(&names).join(", ");
+    let number = (!left.is_empty()).then_some(left.len())?;
+    let known = left
+        .iter()
+        .find_map(|(name, why)| Some((name, why.as_ref()?)));
+    let trouble = known.map_or_else(String::new, |(name, why)| {
+        format!("; {name}: {why}; mend that, or take {name} off the cluster")
+    });
+    Some(format!("{number} placement(s), {named}{trouble}"))
+}
+
 /// The status without a change of mode that goes on, if it has one. That something is left behind of one that
 /// is over stays.
 fn without_migrating(cluster: &MemberCluster) -> Option<MemberClusterStatus> {
@@ -432,6 +472,26 @@ mod tests {
         ] {
             let taken = is_taken_over(&binding(deleted), has_works, is_applied);
             assert_eq!(taken, expected, "{about}");
+        }
+    }
+
+    #[test]
+    fn what_a_placement_suffers_from_is_named() {
+        let bad = Some("no such path");
+        for (left, expected) in [
+            (vec![], None),
+            (vec![("b", None), ("a", None)], Some("2 placement(s), a, b")),
+            (
+                vec![("d", bad), ("c", None), ("b", None), ("a", None)],
+                Some(
+                    "4 placement(s), a, b, c; d: no such path; mend that, or take d off the cluster",
+                ),
+            ),
+        ] {
+            let owned =
+                |(name, why): (&str, Option<&str>)| (name.to_owned(), why.map(str::to_owned));
+            let said = in_words(left.into_iter().map(owned).collect());
+            assert_eq!(said.as_deref(), expected);
         }
     }
 

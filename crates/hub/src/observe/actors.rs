@@ -15,6 +15,7 @@ struct Actors {
     errors: IntCounterVec,
     skipped: IntCounterVec,
     selections: IntCounter,
+    roll_ups: IntCounter,
     rollouts: Histogram,
 }
 
@@ -45,6 +46,10 @@ impl Actors {
             selections: IntCounter::new(
                 "windlass_selections_total",
                 "How often it was looked up what a placement selects.",
+            )?,
+            roll_ups: IntCounter::new(
+                "windlass_status_rollups_total",
+                "How often the status of a placement was made from its bindings.",
             )?,
             rollouts: Histogram::with_opts(
                 HistogramOpts::new(
@@ -101,6 +106,7 @@ pub fn register(registry: &Registry) -> Result<(), prometheus::Error> {
     registry.register(Box::new(actors.errors.clone()))?;
     registry.register(Box::new(actors.skipped.clone()))?;
     registry.register(Box::new(actors.selections.clone()))?;
+    registry.register(Box::new(actors.roll_ups.clone()))?;
     registry.register(Box::new(actors.rollouts.clone()))
 }
 
@@ -128,6 +134,13 @@ pub fn skipped(what: Skipped) {
 pub fn selects() {
     if let Ok(actors) = &*ACTORS {
         actors.selections.inc();
+    }
+}
+
+/// The status of a placement is made from its bindings.
+pub fn rolled_up() {
+    if let Ok(actors) = &*ACTORS {
+        actors.roll_ups.inc();
     }
 }
 

@@ -31,7 +31,7 @@ use self::summary::Summary;
 use self::tally::{PlacementFacts, Tally};
 use crate::world::{Queues, placement_of};
 
-pub use self::actors::{Skipped, selects, skipped};
+pub use self::actors::{Skipped, rolled_up, selects, skipped};
 
 /// How the hub's events name their author.
 pub const REPORTER: &str = "windlass.dev/hub";

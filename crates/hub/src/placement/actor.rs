@@ -126,6 +126,7 @@ impl Actor {
 
     pub(super) fn forget(&self, placement: &ObjectKey) {
         self.memory.remove(placement);
+        self.world.queues.pace.forget(placement);
         self.forget_content(placement);
     }
 
@@ -140,6 +141,8 @@ impl Actor {
         let Some(placement) = self.world.placements.get(key) else {
             return self.gone(key).await;
         };
+        let bindings = self.world.bindings_of(key).len();
+        self.world.queues.pace.begins(key, bindings);
         if placement.metadata.deletion_timestamp.is_some() {
             return self.delete(&placement).await;
         }

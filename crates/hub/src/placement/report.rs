@@ -22,7 +22,7 @@ use super::policy;
 use super::snapshots::{Groups, LatestSnapshot};
 use super::status::{self, StatusInputs};
 use crate::members::is_push;
-use crate::observe::{Skipped, skipped};
+use crate::observe::{Skipped, rolled_up, skipped};
 use crate::overrides::resolve::Resolved;
 use crate::report_back;
 use crate::select::Selection;
@@ -39,6 +39,9 @@ impl Actor {
         placement: &Placement,
         scheduling: Scheduling<'_>,
     ) -> Result<Option<Duration>, ApiError> {
+        if let Some(wait) = self.status_held(&ObjectKey::of(placement)) {
+            return Ok(Some(wait));
+        }
         let now = clock::now();
         let status = match self.in_force(placement, scheduling, now).await {
             Ok(Some(status)) => status,
@@ -85,6 +88,7 @@ impl Actor {
             RolloutStrategyType::RollingUpdate => behind(&bindings, &latest, &overrides, known),
             RolloutStrategyType::External => BTreeSet::new(),
         };
+        rolled_up();
         let rolled = status::roll_up(
             &StatusInputs {
                 placement,
@@ -116,6 +120,10 @@ impl Actor {
         now: jiff::Timestamp,
     ) -> Result<Option<Duration>, ApiError> {
         let key = ObjectKey::of(placement);
+        // What can't be written is not worth making.
+        if let Some(wait) = self.status_held(&key) {
+            return Ok(Some(wait));
+        }
         let bindings = self.world.bindings_of(&key);
         let policy_snapshot = decided.policy_snapshot.name_any();
         let others = self
@@ -131,6 +139,7 @@ impl Actor {
         let (_, reason) = verdict(&decided.schedule);
         let said = std::slice::from_ref(&decided.schedule.message);
         let message = [said, &decided.notes].concat().join("; ");
+        rolled_up();
         let mut rolled = status::roll_up(
             &StatusInputs {
                 placement,
@@ -158,8 +167,8 @@ impl Actor {
         self.say_status(placement, rolled.status).await
     }
 
-    /// Writes a status if it differs, and no faster than the budget allows. When to come again, if not all is
-    /// said.
+    /// Writes a status that is not held back ([`Self::status_held`]), if it differs. When to come again, if not
+    /// all is said.
     async fn say_status(
         &self,
         placement: &Placement,
@@ -170,9 +179,6 @@ impl Actor {
             return Ok(None);
         }
         let key = ObjectKey::of(placement);
-        if let Some(wait) = self.status_held(&key) {
-            return Ok(Some(wait));
-        }
         let (size, again) = self.put_status(placement, status).await?;
         self.hold_status(&key, size);
         Ok(again)

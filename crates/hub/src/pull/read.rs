@@ -29,6 +29,7 @@ use windlass_status::conditions::{find, status};
 
 use super::plan::envelope_of;
 use super::work::WorkMeta;
+use crate::delivery::lists::{self, Lists};
 
 /// Objects listed at most.
 const LIMIT: usize = 100;
@@ -105,6 +106,14 @@ pub fn read(seen: &[Seen<'_>], report_diff: bool) -> Reading {
     reading.failed.truncate(LIMIT);
     reading.drifted.truncate(LIMIT);
     reading.diffed.truncate(LIMIT);
+    let lists = Lists {
+        failed: &mut reading.failed,
+        drifted: &mut reading.drifted,
+        diffed: &mut reading.diffed,
+    };
+    if let (Some(left_out), Some(last)) = (lists.fit(), reading.conditions.last_mut()) {
+        last.3 = lists::and(&last.3, &left_out);
+    }
     reading
 }
 
