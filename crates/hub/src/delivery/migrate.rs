@@ -11,7 +11,7 @@ use windlass_member::{Member, Parent};
 use super::Delivery;
 use crate::members::migrate::Mode;
 use crate::members::pull::leave::is_purged;
-use crate::pull::plan::{Act, Wish};
+use crate::pull::plan::{Act, Item, Wish};
 
 impl Delivery {
     /// The mode that a binding's cluster changes to, if it does.
@@ -48,23 +48,29 @@ impl Delivery {
 
     /// Before the first Works are written for a cluster that the hub has delivered to: what it had under one
     /// AppliedWork comes under one per Work. False while the cluster can't be reached for that.
-    pub(super) async fn split(&self, binding: &Binding, wish: &Wish) -> Result<bool, ApiError> {
+    ///
+    /// Of two placements that want one name, each gets the name that it has on the cluster: whoever took the
+    /// other's would have its agent remove what the other one placed.
+    pub(super) async fn split(&self, binding: &Binding, wish: &mut Wish) -> Result<bool, ApiError> {
         if self.changes_to(binding) != Some(Mode::Pull) {
             return Ok(true);
         }
         let cluster = &binding.spec.target_cluster;
-        let plan = self.pull.plan(cluster, wish);
-        let any_new = plan
-            .items
-            .iter()
-            .any(|item| matches!(item.act, Act::Create));
-        if !any_new || !self.members.has_credentials(cluster) {
+        let is_new = |item: &Item| matches!(item.act, Act::Create);
+        if !self.pull.plan(cluster, wish).items.iter().any(is_new)
+            || !self.members.has_credentials(cluster)
+        {
             return Ok(true);
         }
         let Some(member) = self.members.get(cluster) else {
             return Ok(false);
         };
-        let share = |item: &crate::pull::plan::Item| Share {
+        let parent = self.parent_of(cluster, wish.placement.clone());
+        if parent.rival.is_some() {
+            wish.is_hashed = member.work_name(&parent).await? == parent.hashed_name();
+        }
+        let plan = self.pull.plan(cluster, wish);
+        let share = |item: &Item| Share {
             work: item.name.clone(),
             objects: wish.groups[item.group]
                 .manifests
@@ -73,7 +79,6 @@ impl Delivery {
                 .collect(),
         };
         let shares: Vec<Share> = plan.items.iter().map(share).collect();
-        let parent = self.parent_of(cluster, wish.placement.clone());
         // It may be under either name; what is in neither share stays where it is.
         let own = [parent.usual_name(), parent.hashed_name()];
         let names = if parent.rival.is_some() {

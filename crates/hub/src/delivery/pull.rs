@@ -36,7 +36,7 @@ impl Delivery {
             .strategy
             .as_ref()
             .is_some_and(|strategy| strategy.type_ == Some(ApplyStrategyType::ReportDiff));
-        if !self.split(binding, &wish).await? {
+        if !self.split(binding, &mut wish).await? {
             return Ok(Next::Event);
         }
         let key = ObjectKey::of(binding);
@@ -159,6 +159,7 @@ fn wish(binding: &Binding, content: &Content, manifests: &[Arc<Manifest>]) -> Wi
         cluster_overrides_hash: hash(&json!(spec.cluster_resource_override_snapshots)),
         strategy: spec.apply_strategy.clone(),
         report_back: None,
+        is_hashed: false,
         groups: groups(manifests),
     }
 }

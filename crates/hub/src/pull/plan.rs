@@ -64,6 +64,8 @@ pub struct Wish {
     pub strategy: Option<ApplyStrategy>,
     /// Where their statuses go.
     pub report_back: Option<ReportBackStrategy>,
+    /// Whether the usual names are known to be another placement's, by what is on the cluster.
+    pub is_hashed: bool,
     /// One per Work.
     pub groups: Vec<Group>,
 }
@@ -178,7 +180,7 @@ fn name_of(
     let other = names::hashed(&name, &unique(placement));
     let has = |name: &str| existing.iter().any(|work| work.name_any() == name);
     let is_taken = || find(&name).is_some_and(|work| parent_of(&work) != *placement);
-    if !has(&name) && (has(&other) || is_taken()) {
+    if !has(&name) && (wish.is_hashed || has(&other) || is_taken()) {
         other
     } else {
         name

@@ -36,6 +36,7 @@ fn wish(placement: ObjectKey, groups: Vec<Group>) -> Wish {
         overrides_hash: "o".into(),
         cluster_overrides_hash: "c".into(),
         strategy: None,
+        is_hashed: false,
         groups,
     }
 }
@@ -211,6 +212,28 @@ fn who_comes_second_takes_another_name_and_keeps_it() {
     assert_eq!(server.settle(&namespaced), [""; 0]);
     assert_eq!(server.settle(&cluster), ["create a.b-work"]);
     assert_eq!(server.settle(&namespaced), [""; 0]);
+}
+
+/// A cluster that the hub delivered to goes over to an agent: whichever of two comes first, the name stays
+/// whose it is there.
+#[test]
+fn a_name_that_is_anothers_on_the_cluster_is_not_taken() {
+    let first = wish(ObjectKey::cluster("a.b"), vec![group(0, None, "1")]);
+    let mut second = wish(
+        ObjectKey::namespaced("a", "b"),
+        vec![group(0, None, "1"), group(0, Some(envelope("e")), "1")],
+    );
+    second.is_hashed = true;
+    let mut server = Server::default();
+    let log = server.settle(&second);
+    assert!(
+        log.len() == 2 && log.iter().all(|line| line.contains("-h")),
+        "{log:?}"
+    );
+    assert_eq!(server.settle(&first), ["create a.b-work"]);
+    // Later nobody asks the cluster any more.
+    second.is_hashed = false;
+    assert_eq!(server.settle(&second), [""; 0]);
 }
 
 /// Whoever may name placements in a namespace knows every hash, and calls one so that it would take the name
