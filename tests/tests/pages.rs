@@ -24,9 +24,7 @@ fn clusters() {
             // The page has come to the cluster that is dead.
             fleet.apply("hub", PLACEMENT);
             eventually("it has something that it can leave behind", || {
-                !fleet
-                    .get("member-3", "appliedwork app-work", "{.metadata.uid}")
-                    .is_empty()
+                fleet.get("member-3", "ns app", "{.metadata.ownerReferences[*].name}") == "app-work"
             });
             fleet.control("stop", "member-3");
         }
