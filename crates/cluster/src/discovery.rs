@@ -150,6 +150,8 @@ impl Discovery {
 
     /// Forgets everything; the next question asks the server.
     pub fn invalidate(&self) {
+        // First: an answer to what was asked before does not count as all there is.
+        self.news.fetch_add(1, Ordering::AcqRel);
         self.write(|kinds| *kinds = Kinds::default());
         // Last: who has seen this number has seen what it stands for.
         self.news.fetch_add(1, Ordering::AcqRel);
@@ -176,6 +178,7 @@ impl Discovery {
         {
             return Err(error.clone());
         }
+        let news = self.news();
         let fetched = match self.groups("/apis").await {
             Ok(groups) => self.groups("/api").await.map(|core| [groups, core]),
             Err(error) => Err(error),
@@ -210,7 +213,7 @@ impl Discovery {
         self.write(|kinds| {
             *kinds = Kinds {
                 known,
-                complete: true,
+                complete: news == self.news(),
                 fetched: true,
             }
         });

@@ -7,12 +7,13 @@ use kube::{Client, ResourceExt};
 use windlass_api::placement::ResourceIdentifier;
 use windlass_api::scoped::Snapshot;
 use windlass_cluster::{ApiError, ObjectKey};
-use windlass_member::manifest::Manifest;
+use windlass_member::manifest::{Manifest, ManifestId};
 
 use crate::placement::packing::Places;
 use crate::placement::snapshots::{Group, SnapshotMeta};
 use crate::render;
 use crate::scoped::api_in;
+use crate::select::order;
 use crate::select::rules::ApiFilter;
 use crate::world::{World, placement_of};
 
@@ -40,6 +41,16 @@ impl Content {
     #[must_use]
     pub fn identifiers(&self) -> Vec<ResourceIdentifier> {
         self.selected.clone()
+    }
+}
+
+fn id_of(object: &ResourceIdentifier) -> ManifestId {
+    ManifestId {
+        group: object.group.clone().unwrap_or_default(),
+        version: object.version.clone(),
+        kind: object.kind.clone(),
+        namespace: object.namespace.clone(),
+        name: object.name.clone(),
     }
 }
 
@@ -144,7 +155,11 @@ impl Contents {
             part_of.extend(part.spec.selected_resources.iter().map(|_| number));
             objects.extend(part.spec.selected_resources.into_iter().map(|raw| raw.0));
         }
-        let opened = render::open(objects, &part_of, &self.filter);
+        let mut opened = render::open(objects, &part_of, &self.filter);
+        // Parts are not in the selection's order.
+        opened
+            .selected
+            .sort_by_cached_key(|object| order::key(&id_of(object)));
         let content = Arc::new(Content {
             placement: placement.clone(),
             name: master.name.clone(),

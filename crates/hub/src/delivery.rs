@@ -149,7 +149,9 @@ impl Delivery {
         }
         let overridden = self.overridden(&binding, &content);
         // The placement's actor changes its leave when it is this cluster's turn, which is an event.
-        if !overridden.incomplete && leave::must_wait(&binding, overridden.effect) {
+        let waits = !overridden.incomplete && leave::must_wait(&binding, overridden.effect);
+        self.members.note_held(&binding, waits);
+        if waits {
             return Ok(Next::Event);
         }
         let effect = leave::given(&binding).unwrap_or(overridden.effect);

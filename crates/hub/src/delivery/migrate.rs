@@ -66,9 +66,8 @@ impl Delivery {
             return Ok(false);
         };
         let parent = self.parent_of(cluster, wish.placement.clone());
-        if parent.rival.is_some() {
-            wish.is_hashed = member.work_name(&parent).await? == parent.hashed_name();
-        }
+        let own = member.work_name(&parent).await?;
+        wish.is_hashed = own == parent.hashed_name();
         let plan = self.pull.plan(cluster, wish);
         let share = |item: &Item| Share {
             work: item.name.clone(),
@@ -79,18 +78,10 @@ impl Delivery {
                 .collect(),
         };
         let shares: Vec<Share> = plan.items.iter().map(share).collect();
-        // It may be under either name; what is in neither share stays where it is.
-        let own = [parent.usual_name(), parent.hashed_name()];
-        let names = if parent.rival.is_some() {
-            &own[..]
-        } else {
-            &own[..1]
-        };
-        for name in names {
-            member
-                .split(&parent, name, &wish.namespace, &shares)
-                .await?;
-        }
+        // The rival's may hold what both placements name: that stays its.
+        member
+            .split(&parent, &own, &wish.namespace, &shares)
+            .await?;
         Ok(true)
     }
 

@@ -53,7 +53,12 @@ pub(super) enum Farewell {
 #[derive(Clone, Copy)]
 pub(super) enum Goodbye {
     /// It has been tried since then; `agreed`: the cluster has said that it will.
-    Asked { since: Instant, agreed: bool },
+    Asked {
+        since: Instant,
+        agreed: bool,
+        /// It has refused, and never agreed.
+        refused: bool,
+    },
     /// Nothing more is asked of the cluster.
     Over,
 }
@@ -89,7 +94,9 @@ impl Members {
     ) -> Result<Next, ApiError> {
         let name = cluster.name_any();
         let cluster = self.ask_back(cluster, trouble.as_deref()).await?;
-        match self.remove_rights(&name, trouble, Haste::Leaves).await {
+        let farewell = self.remove_rights(&name, trouble, Haste::Leaves).await;
+        let cluster = self.note_refusal(&cluster).await?;
+        match farewell {
             Farewell::Gone => self.let_go(&cluster).await,
             Farewell::Going(_) => Ok(Next::After(GOODBYE_PERIOD)),
             Farewell::Stays(trouble) => {
@@ -113,15 +120,38 @@ impl Members {
             .or_insert_with(|| Goodbye::Asked {
                 since: clock::monotonic(),
                 // Before a restart: it answered then, and who is refused since has no rights any more.
-                agreed: is_asked(cluster),
+                agreed: asked(cluster) == Some(ASKED),
+                refused: false,
             });
-        if trouble.is_some() || is_asked(cluster) {
+        if trouble.is_some() || asked(cluster).is_some() {
             return Ok(cluster.clone());
         }
+        self.mark_rights(cluster, ASKED).await
+    }
+
+    /// Notes that the cluster has refused, so that no refusal after a restart is taken for rights that are
+    /// gone.
+    pub(super) async fn note_refusal(
+        &self,
+        cluster: &MemberCluster,
+    ) -> Result<MemberCluster, ApiError> {
+        let goodbye = self.goodbyes.get(&cluster.name_any()).map(|entry| *entry);
+        match goodbye {
+            Some(Goodbye::Asked { refused: true, .. }) if asked(cluster) == Some(ASKED) => {
+                self.mark_rights(cluster, REFUSED).await
+            }
+            _ => Ok(cluster.clone()),
+        }
+    }
+
+    async fn mark_rights(
+        &self,
+        cluster: &MemberCluster,
+        how: &str,
+    ) -> Result<MemberCluster, ApiError> {
         let mut changed = cluster.clone();
-        changed
-            .annotations_mut()
-            .insert(labels::RIGHTS_ASKED_BACK.to_owned(), "true".to_owned());
+        let mark = labels::RIGHTS_ASKED_BACK.to_owned();
+        changed.annotations_mut().insert(mark, how.to_owned());
         let live = self.writer.replace(&changed).await?;
         self.world.clusters.observe(live.clone());
         Ok(live)
@@ -227,7 +257,7 @@ impl Members {
     ) -> Farewell {
         let (since, agreed) = match self.goodbyes.get(name).map(|goodbye| *goodbye) {
             None => (clock::monotonic(), false),
-            Some(Goodbye::Asked { since, agreed }) => (since, agreed),
+            Some(Goodbye::Asked { since, agreed, .. }) => (since, agreed),
             Some(Goodbye::Over) => return Farewell::Gone,
         };
         let answer = match self.get(name) {
@@ -238,6 +268,10 @@ impl Members {
         };
         let is_connected = self.get(name).is_some();
         let has_secret = !self.world.secrets.is_synced() || self.secret_of(name).is_some();
+        let is_refusal = matches!(
+            answer,
+            Err(ApiError::Rejected(_) | ApiError::Unauthorized(_))
+        );
         let (agreed, trouble, is_final) = match answer {
             Ok(Rights::Gone) => return Farewell::Gone,
             Err(ApiError::Rejected(_) | ApiError::Unauthorized(_))
@@ -249,7 +283,11 @@ impl Members {
             Err(error) => (agreed, Some(error.message().to_owned()), false),
             Ok(Rights::Going) => (true, None, false),
         };
-        let asked = Goodbye::Asked { since, agreed };
+        let asked = Goodbye::Asked {
+            since,
+            agreed,
+            refused: is_refusal && is_connected && !agreed,
+        };
         self.goodbyes.insert(name.to_owned(), asked);
         let tried = clock::monotonic().saturating_duration_since(since);
         let is_final = is_final || self.has_given_up(name);
@@ -342,11 +380,15 @@ impl Members {
     }
 }
 
-/// Whether the cluster has been asked to take the hub's rights away, and answered then.
-fn is_asked(cluster: &MemberCluster) -> bool {
-    cluster
-        .annotations()
-        .contains_key(labels::RIGHTS_ASKED_BACK)
+/// Value of the mark: the cluster answered, and was asked to take the hub's rights away.
+const ASKED: &str = "true";
+/// Value of the mark: it was, and refused.
+const REFUSED: &str = "refused";
+
+/// How it stands with the hub's rights on the cluster, as marked.
+fn asked(cluster: &MemberCluster) -> Option<&str> {
+    let mark = cluster.annotations().get(labels::RIGHTS_ASKED_BACK);
+    mark.map(String::as_str)
 }
 
 /// Whether the hub's rights are gone when it is refused. Who may not ask any more has no rights any more; its

@@ -140,7 +140,9 @@ impl Members {
         let mut cluster = MemberCluster::clone(&cluster);
         if self.has_credentials(name) {
             cluster = self.ask_back(&cluster, trouble.as_deref()).await?;
-            match self.remove_rights(name, trouble, Haste::Stays).await {
+            let farewell = self.remove_rights(name, trouble, Haste::Stays).await;
+            cluster = self.note_refusal(&cluster).await?;
+            match farewell {
                 Farewell::Gone => {}
                 Farewell::Going(None) => return Ok(Next::After(PERIOD)),
                 Farewell::Going(Some(trouble)) => {
@@ -249,7 +251,11 @@ impl Members {
             .filter(|binding| !binding.spec.resource_snapshot_name.is_empty() && !holds(binding))
             .filter_map(|binding| {
                 let placement = placement_of(&**binding)?.to_string();
-                Some((placement, refused::why(binding).map(str::to_owned)))
+                let turn = self.held.contains(&ObjectKey::of(&**binding));
+                let turn = turn.then_some(
+                    "its overrides change there, and it has to wait for its turn in the rollout",
+                );
+                Some((placement, turn.or(refused::why(binding)).map(str::to_owned)))
             });
         in_words(left.collect())
     }
@@ -257,8 +263,20 @@ impl Members {
     /// Placements of which nothing is sent to the cluster, in words.
     fn refused(&self, name: &str) -> Option<String> {
         self.not_yet(name, |binding| {
-            binding.metadata.deletion_timestamp.is_some() || !refused::is_refused(binding)
+            let is_held = self.held.contains(&ObjectKey::of(binding));
+            binding.metadata.deletion_timestamp.is_some()
+                || !refused::is_refused(binding) && !is_held
         })
+    }
+
+    /// Notes whether nothing is sent to a binding's cluster until the rollout gives it its turn.
+    pub fn note_held(&self, binding: &Binding, is_held: bool) {
+        let key = ObjectKey::of(binding);
+        if is_held {
+            self.held.insert(key);
+        } else {
+            self.held.remove(&key);
+        }
     }
 
     fn is_reported(&self, cluster: &str, binding: &Binding) -> bool {
@@ -326,8 +344,12 @@ impl Members {
                 .observer
                 .cluster_left_behind(&live, LEFT_BEHIND, message);
         }
-        live.annotations_mut().remove(labels::RIGHTS_ASKED_BACK);
-        if live.annotations_mut().remove(labels::MIGRATE_TO).is_some() {
+        let marks = [labels::MIGRATE_TO, labels::RIGHTS_ASKED_BACK];
+        let marked = |mark: &&str| live.annotations().contains_key(*mark);
+        if marks.iter().any(marked) {
+            for mark in marks {
+                live.annotations_mut().remove(mark);
+            }
             live = self.writer.replace(&live).await?;
             self.world.clusters.observe(live.clone());
         }

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use dashmap::DashMap;
+use dashmap::{DashMap, DashSet};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use kube::runtime::watcher;
@@ -69,6 +69,8 @@ pub struct Members {
     policy: MemberPolicy,
     connections: Arc<DashMap<String, Connection>>,
     goodbyes: Arc<DashMap<String, leave::Goodbye>>,
+    /// Bindings that wait for their turn in the rollout, as delivery found.
+    held: Arc<DashSet<ObjectKey>>,
     profiles: Profiles,
     agents: Arc<DashMap<String, pull::Agent>>,
     /// When clusters were last heard of, as placements were told.
@@ -127,6 +129,7 @@ impl Members {
             policy,
             connections: Arc::default(),
             goodbyes: Arc::default(),
+            held: Arc::default(),
             agents: Arc::default(),
             contacts: Arc::default(),
             healthy: gauge(

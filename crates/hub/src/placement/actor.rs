@@ -152,17 +152,19 @@ impl Actor {
         let selection = match known.outcome {
             Ok(selection) => selection,
             Err(error) => {
-                self.let_leave(key).await?;
-                return self.unselected(&placement, error, wait).await;
+                let left = self.let_leave(key).await;
+                let next = self.unselected(&placement, error, wait).await?;
+                return left.map(|()| next);
             }
         };
         match self.place(&placement, &selection, wait).await {
             // Somebody has to act: what runs stays, and the status says what is refused.
             Err(ApiError::Rejected(message)) => {
-                self.let_leave(key).await?;
+                let left = self.let_leave(key).await;
                 let again = self
                     .stand(&placement, Scheduling::Undecided(&message))
                     .await?;
+                left?;
                 Ok(again.map_or(Next::Backoff(Some(REFUSED_AGAIN)), Next::After))
             }
             other => other,

@@ -56,15 +56,18 @@ impl Actor {
         }
     }
 
-    /// Asks for the deletion of bindings; what they placed is removed before they go.
+    /// Asks for the deletion of bindings; what they placed is removed before they go. One that is refused does
+    /// not keep the others.
     pub(super) async fn delete_bindings(&self, bindings: &[Arc<Binding>]) -> Result<(), ApiError> {
+        let mut all = Ok(());
         for binding in bindings
             .iter()
             .filter(|b| b.metadata.deletion_timestamp.is_none())
         {
-            self.writer.delete(&**binding).await?;
+            let deleted = self.writer.delete(&**binding).await;
+            all = all.and(deleted.map(drop));
         }
-        Ok(())
+        all
     }
 
     /// Tells how long what there is to say is held back: a status goes out whole, and the count changes with

@@ -114,15 +114,15 @@ pub fn plan(inputs: &PolicyInputs<'_>) -> PolicyPlan {
     plan
 }
 
-/// The generation of its placement that the latest of some policy snapshots was decided for; none if nothing
-/// was decided yet.
+/// The generation of its placement that was decided for last, by some policy snapshots: one may have been
+/// written and not decided for. None if nothing was decided yet.
 #[must_use]
 pub fn decided_generation(snapshots: &[Arc<PolicySnapshot>]) -> Option<i64> {
     let known = snapshots
         .iter()
-        .filter_map(|snapshot| Some((index_of(snapshot)?, snapshot)));
+        .filter_map(|snapshot| Some((index_of(snapshot)?, snapshot.status.as_ref()?)));
     let (_, latest) = known.max_by_key(|(index, _)| *index)?;
-    Some(latest.status.as_ref()?.observed_crp_generation)
+    Some(latest.observed_crp_generation)
 }
 
 fn relabelled(

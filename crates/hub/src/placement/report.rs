@@ -28,6 +28,8 @@ use crate::report_back;
 use crate::select::Selection;
 use crate::world::BY_PLACEMENT;
 
+/// When to ask again for what is in force, if the API server could not be asked.
+const UNTOLD_AGAIN: Duration = Duration::from_secs(5);
 /// How many clusters a note names.
 const LEFT_NAMED: usize = 5;
 
@@ -43,16 +45,21 @@ impl Actor {
             return Ok(Some(wait));
         }
         let now = clock::now();
-        let status = match self.in_force(placement, scheduling, now).await {
-            Ok(Some(status)) => status,
-            Ok(None) => standing(placement, scheduling, self.external_unset, now),
+        let (status, again) = match self.in_force(placement, scheduling, now).await {
+            Ok(Some(status)) => (status, None),
+            Ok(None) => (
+                standing(placement, scheduling, self.external_unset, now),
+                None,
+            ),
             // Why nothing is decided is said all the same.
             Err(error) => {
                 tracing::debug!(%error, "what is in force can't be told");
-                standing(placement, scheduling, self.external_unset, now)
+                let status = standing(placement, scheduling, self.external_unset, now);
+                (status, Some(UNTOLD_AGAIN))
             }
         };
-        self.say_status(placement, status).await
+        let hold = self.say_status(placement, status).await?;
+        Ok(hold.into_iter().chain(again).min())
     }
 
     /// The status by what was decided last; none if nothing was.

@@ -224,7 +224,7 @@ async fn overrides(
 }
 
 /// The clusters, with the heartbeats that the hub may know of. It writes them down rarely: a cluster that is
-/// well may have been heard of until the next one would be written.
+/// well may have been heard of until the next one would be written, for which a restart takes its time again.
 fn heard_of(clusters: &[Arc<MemberCluster>], now: Timestamp) -> Vec<Arc<MemberCluster>> {
     let heard = |cluster: &Arc<MemberCluster>| {
         let mut cluster = Arc::clone(cluster);
@@ -237,7 +237,10 @@ fn heard_of(clusters: &[Arc<MemberCluster>], now: Timestamp) -> Vec<Arc<MemberCl
         let agents = status.and_then(|status| status.agent_status.as_mut());
         let agent = agents.and_then(|agents| agents.iter_mut().find(|a| a.type_ == MEMBER_AGENT));
         if let Some(Time(written)) = agent.and_then(|a| a.last_received_heartbeat.as_mut()) {
-            let latest = written.checked_add(every).unwrap_or(Timestamp::MAX);
+            let latest = written
+                .checked_add(every)
+                .and_then(|next| next.checked_add(every))
+                .unwrap_or(Timestamp::MAX);
             *written = latest.min(now).max(*written);
         }
         cluster
@@ -301,11 +304,13 @@ mod tests {
             (60, 600, "True", 1, false),
             (600, 590, "True", 1, true),
             (600, 620, "True", 1, true),
-            (600, 1200, "True", 1, false),
+            (600, 1490, "True", 1, true),
+            (600, 1510, "True", 1, false),
             (600, 590, "False", 1, false),
             (600, 590, "Unknown", 1, false),
             (60, 400, "True", 3000, true),
-            (60, 400, "True", 500, false),
+            (60, 400, "True", 500, true),
+            (60, 430, "True", 500, false),
         ];
         for (period, silent, healthy, fleet, expected) in rows {
             let clusters = vec![member(period, silent, healthy); fleet];

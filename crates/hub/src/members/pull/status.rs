@@ -122,6 +122,9 @@ pub fn has_joined(
     }
 }
 
+/// Reason of a cluster whose agent is silent.
+const UNREACHABLE: &str = "MemberClusterUnreachable";
+
 fn own_conditions(
     next: &mut MemberClusterStatus,
     facts: &Facts<'_>,
@@ -129,7 +132,12 @@ fn own_conditions(
     now: Timestamp,
 ) {
     let list = next.conditions.get_or_insert_default();
-    let had_reported = find(list, "Healthy").is_some();
+    let healthy = find(list, "Healthy");
+    let had_reported = healthy.is_some();
+    // Right after a restart nothing was heard yet of an agent that was silent before it.
+    let still_silent = facts.heard.is_none()
+        && facts.silent.is_none()
+        && healthy.is_some_and(|healthy| healthy.reason == UNREACHABLE);
     let mut put = |type_, status, reason, message: String| {
         let new = NewCondition {
             type_,
@@ -173,10 +181,11 @@ fn own_conditions(
         agent.map(|condition| (status(condition), &condition.message)),
         facts.silent,
     ) {
+        _ if still_silent => {}
         (agent, Some(silent)) if agent.is_some() || had_reported => put(
             "Healthy",
             Status::False,
-            "MemberClusterUnreachable",
+            UNREACHABLE,
             format!(
                 "The agent has not reported for more than {} s",
                 silent.as_secs()
