@@ -259,3 +259,25 @@ async fn a_silent_server_gives_its_places_back_and_every_request_is_counted() {
         ]
     );
 }
+
+/// A CRD comes while the server is asked for all kinds: that answer may be from before it.
+#[tokio::test(start_paused = true)]
+async fn an_answer_from_before_the_news_is_not_all_there_is() {
+    let slot: Arc<std::sync::Mutex<Option<Discovery>>> = Arc::default();
+    let watch = Arc::clone(&slot);
+    let (client, log) = common::server(move |seen| {
+        let news = watch.lock().unwrap().take();
+        if let Some(discovery) = news {
+            discovery.invalidate();
+        }
+        answer(seen, false)
+    });
+    let discovery = Discovery::new(client);
+    *slot.lock().unwrap() = Some(discovery.clone());
+    for asked in [1, 2, 2] {
+        discovery.preferred().await.unwrap();
+        let all = log.lock().unwrap();
+        let times = all.iter().filter(|seen| seen.path == "/apis").count();
+        assert_eq!(times, asked);
+    }
+}

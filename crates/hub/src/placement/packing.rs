@@ -227,6 +227,18 @@ mod tests {
         }
     }
 
+    /// An agent's cluster makes anew what moves: the one that has grown, and not all that runs beside it.
+    #[test]
+    fn few_move_out_of_a_full_part() {
+        let workloads: Vec<usize> = vec![2 * 1024; 100];
+        let with = |grown: usize| [vec![grown * 1024], workloads.clone()].concat();
+        let parts = assign(&with(900), &vec![Some(0); 101]);
+        assert_eq!((parts[0].len(), &parts[1]), (100, &vec![0]));
+        // One goes that is large enough, and what is small stays.
+        let sizes = [620, 450, 10].map(|kib| kib * 1024);
+        assert_eq!(assign(&sizes, &[Some(0); 3]), [vec![0, 2], vec![1]]);
+    }
+
     #[test]
     fn places_are_asked_for_only_when_there_are_parts() {
         let small = [manifest("a", 300), manifest("b", 300)];

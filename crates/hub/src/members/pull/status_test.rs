@@ -198,6 +198,24 @@ fn an_agent_that_falls_silent_is_unreachable_and_has_not_left() {
     assert_eq!(reason(&next, "Joined"), "MemberClusterJoined");
 }
 
+/// What the agent wrote before it fell silent is no news after a restart.
+#[test]
+fn after_a_restart_a_silent_agent_stays_unreachable_until_it_is_heard() {
+    let report = report(|_| {});
+    let silent = Facts {
+        silent: Some(Duration::from_secs(180)),
+        ..facts(&report, 100)
+    };
+    let known = cluster(desired(&known(), &silent, at(280)));
+    let restarted = Facts {
+        heard: None,
+        ..facts(&report, 100)
+    };
+    assert_eq!(desired(&known, &restarted, at(300)), None);
+    let next = desired(&known, &facts(&report, 310), at(310)).unwrap();
+    assert_eq!(reason(&next, "Healthy"), "MemberClusterHealthy");
+}
+
 #[test]
 fn a_report_that_is_gone_is_not_good_news() {
     let gone = Facts {

@@ -161,6 +161,11 @@ fn which_generation_is_in_force() {
         ("nothing was decided", vec![], None),
         ("nor written", vec![snapshot("p-0", "0", None)], None),
         (
+            "the newest is not decided for yet",
+            vec![snapshot("p-0", "0", Some(3)), snapshot("p-1", "1", None)],
+            Some(3),
+        ),
+        (
             "by number, not by name",
             vec![
                 snapshot("p-10", "10", Some(12)),
