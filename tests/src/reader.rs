@@ -80,6 +80,10 @@ impl Reader {
 
     /// What kubectl would print, empty when it would fail; none: kubectl has to be asked.
     pub(crate) fn get(&mut self, kubeconfig: &Path, what: &str, path: &str) -> Option<String> {
+        // Nobody may wait on one runtime within another.
+        if tokio::runtime::Handle::try_current().is_ok() {
+            return None;
+        }
         let query = Query::parse(what)?;
         let template = jsonpath::parse(path)?;
         let name = kubeconfig.to_string_lossy().into_owned();
