@@ -27,7 +27,8 @@ struct Kind {
 
 /// See the module.
 pub(crate) struct Reader {
-    runtime: tokio::runtime::Runtime,
+    /// Made when it is needed: within another one it could not even be dropped.
+    runtime: Option<tokio::runtime::Runtime>,
     servers: BTreeMap<String, Server>,
 }
 
@@ -65,15 +66,18 @@ impl<'a> Query<'a> {
     }
 }
 
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime can be made")
+}
+
 impl Reader {
     pub(crate) fn new() -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .expect("a runtime can be made");
         Self {
-            runtime,
+            runtime: None,
             servers: BTreeMap::new(),
         }
     }
@@ -86,19 +90,18 @@ impl Reader {
         }
         let query = Query::parse(what)?;
         let template = jsonpath::parse(path)?;
+        let runtime = self.runtime.get_or_insert_with(runtime);
         let name = kubeconfig.to_string_lossy().into_owned();
         let server = match self.servers.entry(name) {
             std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::btree_map::Entry::Vacant(new) => new.insert(Server {
-                client: self.runtime.block_on(connect(kubeconfig)),
+                client: runtime.block_on(connect(kubeconfig)),
                 kinds: BTreeMap::new(),
             }),
         };
         let answer = server.query(&query);
         let limit = std::time::Duration::from_secs(5);
-        let answer = self
-            .runtime
-            .block_on(async { tokio::time::timeout(limit, answer).await });
+        let answer = runtime.block_on(async { tokio::time::timeout(limit, answer).await });
         match answer {
             Ok(Ok(found)) => Some(jsonpath::print(&template, &found)),
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
