@@ -95,6 +95,7 @@ impl Delivery {
 
     async fn process(&self, key: &ObjectKey) -> Result<Next, ApiError> {
         let Some(binding) = self.world.bindings.get(key) else {
+            self.members.note_held(key, false);
             return Ok(Next::Event);
         };
         log_binding(&binding);
@@ -150,7 +151,7 @@ impl Delivery {
         let overridden = self.overridden(&binding, &content);
         // The placement's actor changes its leave when it is this cluster's turn, which is an event.
         let waits = !overridden.incomplete && leave::must_wait(&binding, overridden.effect);
-        self.members.note_held(&binding, waits);
+        self.members.note_held(key, waits);
         if waits {
             return Ok(Next::Event);
         }

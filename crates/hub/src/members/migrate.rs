@@ -270,12 +270,11 @@ impl Members {
     }
 
     /// Notes whether nothing is sent to a binding's cluster until the rollout gives it its turn.
-    pub fn note_held(&self, binding: &Binding, is_held: bool) {
-        let key = ObjectKey::of(binding);
+    pub fn note_held(&self, binding: &ObjectKey, is_held: bool) {
         if is_held {
-            self.held.insert(key);
+            self.held.insert(binding.clone());
         } else {
-            self.held.remove(&key);
+            self.held.remove(binding);
         }
     }
 

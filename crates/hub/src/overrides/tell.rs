@@ -40,7 +40,7 @@ struct Known {
 struct Asked {
     /// What the placement holds, told apart from what it held.
     content: String,
-    subjects: BTreeSet<String>,
+    subjects: Arc<BTreeSet<String>>,
 }
 
 impl Asking {
@@ -50,21 +50,21 @@ impl Asking {
         placement: &ObjectKey,
         content: &str,
         objects: impl FnOnce() -> Vec<ObjectId<'a>>,
-    ) -> BTreeSet<String> {
+    ) -> Arc<BTreeSet<String>> {
         let mut known = self.lock();
         if let Some(asked) = known.all.get(placement)
             && asked.content == content
         {
-            return asked.subjects.clone();
+            return Arc::clone(&asked.subjects);
         }
         known.forget(placement);
-        let subjects = subjects_of(placement, &objects());
-        for subject in &subjects {
+        let subjects = Arc::new(subjects_of(placement, &objects()));
+        for subject in subjects.iter() {
             insert(&mut known.by_subject, subject.clone(), placement);
         }
         let asked = Asked {
             content: content.to_owned(),
-            subjects: subjects.clone(),
+            subjects: Arc::clone(&subjects),
         };
         known.all.insert(placement.clone(), asked);
         subjects
@@ -91,8 +91,9 @@ impl Asking {
 
 impl Known {
     fn forget(&mut self, placement: &ObjectKey) {
-        for subject in self.all.remove(placement).unwrap_or_default().subjects {
-            take(&mut self.by_subject, &subject, placement);
+        let asked = self.all.remove(placement).unwrap_or_default();
+        for subject in asked.subjects.iter() {
+            take(&mut self.by_subject, subject, placement);
         }
     }
 }

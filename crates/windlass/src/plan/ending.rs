@@ -5,6 +5,7 @@ use std::fmt::Write;
 use windlass_api::placement::DeletePropagationPolicy;
 use windlass_hub::preview::{Deleting, Outcome};
 
+use super::text::said;
 use crate::table::{cells, line, table};
 
 /// What becomes of a placement that is being deleted.
@@ -24,16 +25,7 @@ pub fn of(deleting: &Deleting) -> String {
         "Deletion was asked for at {}. No other change of its spec counts than of deleteStrategy.\n{strategy}.",
         deleting.since.0
     );
-    if let Some(condition) = &deleting.condition {
-        let _ = writeln!(
-            text,
-            "{}={} ({}): {}",
-            condition.type_,
-            condition.status,
-            condition.reason,
-            line(&condition.message)
-        );
-    }
+    text.extend(deleting.condition.as_ref().map(said));
     text.push_str("\nCLUSTERS\n");
     if deleting.clusters.is_empty() {
         text.push_str("no cluster has anything of it any more\n");

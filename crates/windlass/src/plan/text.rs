@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use windlass_api::Condition;
 use windlass_api::placement::ResourceIdentifier;
 use windlass_hub::preview::{
     Blame, Change, Cluster, Decided, End, Fate, Fault, Kind, Preview, Rollout, Variant,
@@ -35,16 +36,7 @@ pub fn of(preview: &Preview, warnings: &[String], all: bool) -> String {
     for warning in warnings {
         let _ = writeln!(text, "warning: {}", line(warning));
     }
-    if let Some(condition) = &preview.scheduled {
-        let _ = writeln!(
-            text,
-            "{}={} ({}): {}",
-            condition.type_,
-            condition.status,
-            condition.reason,
-            line(&condition.message)
-        );
-    }
+    text.extend(preview.scheduled.as_ref().map(said));
     if let Some(deleting) = &preview.deleting {
         text.push_str(&ending::of(deleting));
     }
@@ -52,6 +44,17 @@ pub fn of(preview: &Preview, warnings: &[String], all: bool) -> String {
         text.push_str(&of_decided(decided, all));
     }
     text
+}
+
+/// A condition, on a line of its own.
+pub(super) fn said(condition: &Condition) -> String {
+    format!(
+        "{}={} ({}): {}\n",
+        condition.type_,
+        condition.status,
+        condition.reason,
+        line(&condition.message)
+    )
 }
 
 fn of_decided(decided: &Decided, all: bool) -> String {
