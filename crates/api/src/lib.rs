@@ -26,6 +26,7 @@ pub mod placement;
 pub mod profile;
 pub mod pull;
 pub mod raw;
+pub mod run;
 pub mod scoped;
 pub mod snapshot;
 pub mod status_copy;
