@@ -20,10 +20,12 @@ use kube::Resource;
 use prometheus::Registry;
 use windlass_api::member::{MemberCluster, MemberClusterStatus};
 use windlass_api::placement::PlacementStatus;
-use windlass_api::scoped::{Binding, Placement, Scope};
+use windlass_api::run::UpdateRunStatus;
+use windlass_api::scoped::{Binding, Placement, Scope, UpdateRun};
 use windlass_cluster::events::{Severity, reference_to};
 use windlass_cluster::{Change, Events, KindOf, NewEvent, clock};
 use windlass_status::digest::Digest;
+use windlass_status::run_transitions::of_run;
 use windlass_status::transitions::{Transition, of_member, of_placement};
 
 use self::collector::FleetCollector;
@@ -117,6 +119,14 @@ impl Observer {
     pub fn cluster_status(&self, old: &MemberCluster, new: Option<&MemberClusterStatus>) {
         let Some(new) = new else { return };
         for news in of_member(old.status.as_ref(), new) {
+            self.tell(old, news);
+        }
+    }
+
+    /// An update run's status, as given, has been replaced by a new one.
+    pub fn run_status(&self, old: &UpdateRun, new: Option<&UpdateRunStatus>) {
+        let Some(new) = new else { return };
+        for news in of_run(old.status.as_ref(), new) {
             self.tell(old, news);
         }
     }
