@@ -9,6 +9,7 @@ mod checks;
 mod envelope;
 mod normalise;
 mod rules;
+mod runs;
 mod status_copy;
 mod twin;
 
@@ -62,6 +63,7 @@ pub fn hub_crds() -> Result<Vec<Value>, serde_json::Error> {
     crds.push(finished_in(copy, &SERVED_VERSIONS)?);
     crds.extend(overrides()?);
     crds.extend(envelope::crds());
+    crds.extend(runs::crds()?);
     Ok(crds)
 }
 
