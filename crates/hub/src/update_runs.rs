@@ -9,8 +9,9 @@ use windlass_api::names;
 use windlass_api::run::{ClusterStatus, ClusterVersion};
 use windlass_api::scoped::{ApprovalRequest, UpdateRun};
 use windlass_cluster::{CacheOptions, Change, Index, ObjectKey};
-use windlass_rollout::run::{is_initialized, is_over};
+use windlass_rollout::run::{holder, is_initialized, is_over};
 
+use crate::observe::Observer;
 use crate::overrides::parent_of_named;
 use crate::scoped::ScopedCache;
 use crate::world::{BY_OVERRIDE, BY_PLACEMENT, Queues, enqueue};
@@ -28,8 +29,8 @@ pub struct Runs {
 impl Runs {
     /// Starts the watches.
     #[must_use]
-    pub fn start(client: &Client, queues: &Queues) -> Self {
-        let runs = ScopedCache::start("update runs", client, || run_options(queues));
+    pub fn start(client: &Client, queues: &Queues, observer: &Observer) -> Self {
+        let runs = ScopedCache::start("update runs", client, || run_options(queues, observer));
         let requests = {
             let of = runs.clone();
             ScopedCache::start("approval requests", client, || {
@@ -74,6 +75,14 @@ impl Runs {
         runs.retain(|run| run.metadata.deletion_timestamp.is_none() && !is_over(run));
         runs.sort_by_key(|run| run.name_any());
         runs
+    }
+
+    /// Name of the run that rolls out a placement at present.
+    #[must_use]
+    pub fn rolling(&self, placement: &ObjectKey) -> Option<String> {
+        let open = self.open(placement);
+        let refs: Vec<&UpdateRun> = open.iter().map(|run| &**run).collect();
+        holder(&refs).map(ResourceExt::name_any)
     }
 
     /// The approval requests that name a run.
@@ -188,8 +197,8 @@ fn overrides_of(run: &UpdateRun) -> BTreeSet<ObjectKey> {
     keys
 }
 
-fn run_options(queues: &Queues) -> CacheOptions<UpdateRun> {
-    let queues = queues.clone();
+fn run_options(queues: &Queues, observer: &Observer) -> CacheOptions<UpdateRun> {
+    let (queues, observer) = (queues.clone(), observer.clone());
     CacheOptions {
         indexes: vec![
             Index {
@@ -202,6 +211,7 @@ fn run_options(queues: &Queues) -> CacheOptions<UpdateRun> {
             },
         ],
         on_change: Arc::new(move |change: &Change<UpdateRun>| {
+            observer.run_changed(change);
             // The name of the placement does not change, but a run may be another one of the same name.
             let of = [&change.old, &change.new].into_iter().flatten();
             let placements: BTreeSet<ObjectKey> = of.map(|run| placement_of(run)).collect();

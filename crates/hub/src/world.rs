@@ -98,7 +98,7 @@ impl World {
         };
         Self {
             overrides: Overrides::start(client, &queues, &bindings),
-            runs: Runs::start(client, &queues),
+            runs: Runs::start(client, &queues, &observer),
             policies: ScopedCache::start("policies", client, || owned_options(&queues)),
             snapshots: ScopedCache::start("snapshots", client, || owned_options(&queues)),
             secrets: Cache::start(

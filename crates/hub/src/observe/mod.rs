@@ -6,6 +6,7 @@
 
 pub mod actors;
 pub mod collector;
+mod runs;
 pub mod summary;
 pub mod tally;
 #[cfg(test)]
@@ -29,6 +30,7 @@ use windlass_status::run_transitions::of_run;
 use windlass_status::transitions::{Transition, of_member, of_placement};
 
 use self::collector::FleetCollector;
+use self::runs::RunObserver;
 use self::summary::Summary;
 use self::tally::{PlacementFacts, Tally};
 use crate::world::{Queues, placement_of};
@@ -44,6 +46,7 @@ pub struct Observer {
     tally: Arc<Mutex<Tally>>,
     leads: Arc<AtomicBool>,
     events: Events,
+    runs: RunObserver,
 }
 
 impl Observer {
@@ -57,7 +60,8 @@ impl Observer {
         events: Events,
     ) -> Result<Self, prometheus::Error> {
         let tally = Arc::default();
-        let leads = Arc::default();
+        let leads: Arc<AtomicBool> = Arc::default();
+        let runs = RunObserver::new(registry, Arc::clone(&leads))?;
         let fleet = FleetCollector::new(Arc::clone(&tally), Arc::clone(&leads), queues.clone())?;
         registry.register(Box::new(fleet))?;
         actors::register(registry)?;
@@ -65,6 +69,7 @@ impl Observer {
             tally,
             leads,
             events,
+            runs,
         })
     }
 
@@ -123,9 +128,15 @@ impl Observer {
         }
     }
 
+    /// An update run has changed.
+    pub fn run_changed(&self, change: &Change<UpdateRun>) {
+        self.runs.changed(change);
+    }
+
     /// An update run's status, as given, has been replaced by a new one.
     pub fn run_status(&self, old: &UpdateRun, new: Option<&UpdateRunStatus>) {
         let Some(new) = new else { return };
+        self.runs.written(old.status.as_ref(), new);
         for news in of_run(old.status.as_ref(), new) {
             self.tell(old, news);
         }
