@@ -8,6 +8,7 @@
 mod budget;
 mod ledger;
 mod rolling;
+pub mod run;
 mod strategy;
 mod view;
 
