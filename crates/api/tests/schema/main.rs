@@ -47,7 +47,10 @@ const ONE_VERSION: [&str; 3] = [
 ];
 
 /// Kinds without the subresource (API §1.1).
-const WITHOUT_STATUS: [&str; 1] = ["ClusterResourcePlacementStatus"];
+const WITHOUT_STATUS: [&str; 2] = [
+    "ClusterResourcePlacementStatus",
+    "ClusterResourcePlacementDisruptionBudget",
+];
 
 fn schema(crd: &Value) -> &Value {
     let versions = crd["spec"]["versions"].as_array().unwrap();
@@ -112,7 +115,7 @@ fn every_extension_is_documented_and_optional() {
     }
     assert_eq!(
         count,
-        document.matches("| `status.").count(),
+        document.matches("| `status.").count() + document.matches("| `spec.").count(),
         "docs/extensions.md lists fields that do not exist"
     );
     for word in [
@@ -146,6 +149,9 @@ fn every_extension_is_documented_and_optional() {
 fn served(kind: &str) -> &'static [&'static str] {
     match kind {
         _ if kind.contains("Override") => &["v1", "v1alpha1", "v1beta1"],
+        "ClusterResourcePlacementEviction" | "ClusterResourcePlacementDisruptionBudget" => {
+            &["v1alpha1", "v1beta1"]
+        }
         _ if kind.contains("Envelope") || ONE_VERSION.contains(&kind) => &["v1beta1"],
         _ => &["v1", "v1beta1"],
     }
@@ -252,6 +258,15 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
         ("ResourceOverride.spec.resourceSelectors[]".to_owned(), 1),
     ]
     .into();
+    for (path, number) in [
+        ("Eviction.spec.clusterName", 1),            // E1
+        ("Eviction.spec.placementName", 1),          // E2
+        ("DisruptionBudget.spec", 1),                // D1
+        ("DisruptionBudget.spec.maxUnavailable", 1), // D2
+        ("DisruptionBudget.spec.minAvailable", 1),   // D2
+    ] {
+        expected.insert(format!("ClusterResourcePlacement{path}"), number);
+    }
     expected.extend(placement_rules("ClusterResourcePlacement", 8));
     // Without P2 and P3.
     expected.extend(placement_rules("ResourcePlacement", 6));
@@ -294,6 +309,8 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
                 "property",
                 "rollingUpdate",
                 "max",
+                "minAvailable",
+                "clusterName",
                 "serverSideApplyConfig",
                 "taint",
                 "snapshot is immutable",
