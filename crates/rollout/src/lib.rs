@@ -10,6 +10,7 @@ mod budget;
 mod eviction;
 mod ledger;
 mod rolling;
+pub mod run;
 mod strategy;
 mod view;
 

@@ -5,6 +5,7 @@
 pub mod conditions;
 pub mod defaults;
 pub mod digest;
+pub mod duration;
 pub mod freshness;
 pub mod ready;
 pub mod transitions;
