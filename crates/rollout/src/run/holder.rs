@@ -11,6 +11,9 @@ use super::{is_initialized, is_over, stamp};
 /// A run that was begun is followed until it is over, or until another one is told to run: that one takes
 /// over, and the first is over. Of several that are told to run at the same time it is the one created last.
 /// A run that was never told to run is left alone.
+///
+/// Whoever writes has to write that the first is over before the other one begins: of two that have begun it
+/// can't be told which came first.
 #[must_use]
 pub fn superseded<'a>(runs: &[&'a UpdateRun]) -> Vec<(&'a str, &'a str)> {
     let is_told = |run: &UpdateRun| run.spec.state == Some(RunState::Run);
@@ -23,10 +26,11 @@ pub fn superseded<'a>(runs: &[&'a UpdateRun]) -> Vec<(&'a str, &'a str)> {
         .collect();
     let order = |run: &&UpdateRun| {
         let created = run.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        (!is_begun(run), created, run.metadata.name.clone())
+        let name = run.metadata.name.clone();
+        (is_told(run), !is_begun(run), created, name)
     };
-    open.sort_by_key(order);
     // One that was begun and stands yields to nobody but one that is told to run.
+    open.sort_by_cached_key(order);
     let holder = open.last().copied();
     let Some(holder) = holder else {
         return Vec::new();
