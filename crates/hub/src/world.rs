@@ -16,7 +16,9 @@ use windlass_api::scoped::{Binding, Placement, PolicySnapshot};
 use windlass_api::status_copy::ClusterResourcePlacementStatus;
 use windlass_api::{labels, names};
 use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey, Queue};
+use windlass_status::processing::reachable_since;
 
+use crate::delivery::clock::{is_under_way, timeout_of};
 use crate::matters::Matters;
 use crate::observe::Observer;
 use crate::overrides::{self, Overrides, leave};
@@ -286,12 +288,17 @@ fn placement_options(
             if !same_wish {
                 enqueue(&queue, change.key.clone(), change.initial);
             }
-            // Delivery reads statuses back if the placement wants that.
-            if let (Some(old), Some(new)) = (&change.old, &change.new)
-                && report_back::wish_of(old) != report_back::wish_of(new)
-            {
+            let (Some(old), Some(new)) = (&change.old, &change.new) else {
+                return;
+            };
+            // Delivery reads statuses back if the placement wants that, and says who takes too long.
+            let all = report_back::wish_of(old) != report_back::wish_of(new);
+            let late = timeout_of(old) != timeout_of(new);
+            if all || late {
                 for binding in bindings.under(BY_PLACEMENT, &change.key) {
-                    enqueue(&deliveries, ObjectKey::of(&*binding), change.initial);
+                    if all || is_under_way(&binding) {
+                        enqueue(&deliveries, ObjectKey::of(&*binding), change.initial);
+                    }
                 }
             }
         }),
@@ -426,6 +433,13 @@ fn cluster_options(
                     .iter()
                     .filter(|b| !overrides::named_by(&b.spec).is_empty())
                 {
+                    enqueue(&queues.bindings, ObjectKey::of(&**binding), change.initial);
+                }
+            }
+            // Clocks stand still while a cluster is away.
+            if new.and_then(reachable_since) > old.and_then(reachable_since) {
+                let all = bindings.by_index(BY_CLUSTER, &change.key.name);
+                for binding in all.iter().filter(|binding| is_under_way(binding)) {
                     enqueue(&queues.bindings, ObjectKey::of(&**binding), change.initial);
                 }
             }
