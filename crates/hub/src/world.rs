@@ -17,6 +17,7 @@ use windlass_api::status_copy::ClusterResourcePlacementStatus;
 use windlass_api::{labels, names};
 use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey, Queue};
 
+use crate::evictions::Evictions;
 use crate::matters::Matters;
 use crate::observe::Observer;
 use crate::overrides::{self, Overrides, leave};
@@ -73,6 +74,8 @@ pub struct World {
     pub pull: PullCaches,
     /// Overrides and their snapshots.
     pub overrides: Overrides,
+    /// Evictions and disruption budgets.
+    pub evictions: Evictions,
     /// What has to be looked at.
     pub queues: Queues,
     /// Who shows it to the outside.
@@ -95,6 +98,7 @@ impl World {
         };
         Self {
             overrides: Overrides::start(client, &queues, &bindings),
+            evictions: Evictions::start(client, &queues, &observer),
             policies: ScopedCache::start("policies", client, || owned_options(&queues)),
             snapshots: ScopedCache::start("snapshots", client, || owned_options(&queues)),
             secrets: Cache::start(
@@ -130,6 +134,7 @@ impl World {
             self.secrets.wait_synced(),
             self.pull.wait_synced(),
             self.overrides.wait_synced(),
+            self.evictions.wait_synced(),
         );
     }
 
@@ -151,6 +156,7 @@ impl World {
             .chain(secrets)
             .chain(self.pull.unsynced())
             .chain(self.overrides.unsynced())
+            .chain(self.evictions.unsynced())
             .map(|(name, error)| match error {
                 Some(error) => format!("{name}: {error}"),
                 None => format!("{name}: not listed yet"),
@@ -188,6 +194,7 @@ impl World {
         self.secrets.stop();
         self.pull.stop();
         self.overrides.stop();
+        self.evictions.stop();
     }
 }
 
