@@ -19,6 +19,7 @@ use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey, Queue};
 use windlass_status::processing::reachable_since;
 
 use crate::delivery::clock::{is_under_way, timeout_of};
+use crate::evictions::Evictions;
 use crate::matters::Matters;
 use crate::observe::Observer;
 use crate::overrides::{self, Overrides, leave};
@@ -78,6 +79,8 @@ pub struct World {
     pub overrides: Overrides,
     /// Update runs and their approval requests.
     pub runs: Runs,
+    /// Evictions and disruption budgets.
+    pub evictions: Evictions,
     /// What has to be looked at.
     pub queues: Queues,
     /// Who shows it to the outside.
@@ -101,6 +104,7 @@ impl World {
         Self {
             overrides: Overrides::start(client, &queues, &bindings),
             runs: Runs::start(client, &queues, &observer),
+            evictions: Evictions::start(client, &queues, &observer),
             policies: ScopedCache::start("policies", client, || owned_options(&queues)),
             snapshots: ScopedCache::start("snapshots", client, || owned_options(&queues)),
             secrets: Cache::start(
@@ -137,6 +141,7 @@ impl World {
             self.pull.wait_synced(),
             self.overrides.wait_synced(),
             self.runs.wait_synced(),
+            self.evictions.wait_synced(),
         );
     }
 
@@ -159,6 +164,7 @@ impl World {
             .chain(self.pull.unsynced())
             .chain(self.overrides.unsynced())
             .chain(self.runs.unsynced())
+            .chain(self.evictions.unsynced())
             .map(|(name, error)| match error {
                 Some(error) => format!("{name}: {error}"),
                 None => format!("{name}: not listed yet"),
@@ -197,6 +203,7 @@ impl World {
         self.pull.stop();
         self.overrides.stop();
         self.runs.stop();
+        self.evictions.stop();
     }
 }
 

@@ -46,6 +46,8 @@ pub(super) const REFUSED_AGAIN: Duration = Duration::from_secs(30);
 pub(super) struct Memory {
     /// When the next status may be written.
     pub(super) status_from: Option<Instant>,
+    /// When the numbers of evictions that wait may be told anew.
+    pub(super) numbers_from: Option<Instant>,
     /// How snapshots are spaced.
     gathering: Option<Gathering>,
 }
@@ -143,6 +145,11 @@ impl Actor {
         let Some(placement) = self.world.placements.get(key) else {
             return self.gone(key).await;
         };
+        let next = self.act_on(key, Arc::clone(&placement)).await;
+        self.evict(&placement, next).await
+    }
+
+    async fn act_on(&self, key: &ObjectKey, placement: Arc<Placement>) -> Result<Next, ApiError> {
         let bindings = self.world.bindings_of(key).len();
         self.world.queues.pace.begins(key, bindings);
         if placement.metadata.deletion_timestamp.is_some() {
@@ -226,6 +233,7 @@ impl Actor {
     /// is removed, but only when the API server itself says that the placement is gone.
     async fn gone(&self, key: &ObjectKey) -> Result<Next, ApiError> {
         self.forget(key);
+        self.refuse_evictions(key).await?;
         let bindings = self.world.bindings_of(key);
         let is_live = |binding: &Arc<windlass_api::scoped::Binding>| {
             binding.metadata.deletion_timestamp.is_none()
@@ -613,7 +621,7 @@ pub(crate) fn selected_before(placement: &Placement) -> &[ResourceIdentifier] {
         .unwrap_or_default()
 }
 
-fn until(at: jiff::Timestamp, now: jiff::Timestamp) -> Duration {
+pub(super) fn until(at: jiff::Timestamp, now: jiff::Timestamp) -> Duration {
     // A second more, for API times are whole seconds.
     Duration::try_from(at.duration_since(now)).unwrap_or_default() + Duration::from_secs(1)
 }

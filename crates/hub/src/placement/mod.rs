@@ -8,6 +8,7 @@ pub mod accessible;
 pub mod actor;
 pub mod bindings;
 pub mod deletion;
+mod evict;
 pub mod gathering;
 mod overrides;
 pub mod packing;
