@@ -20,6 +20,7 @@ pub mod snapshots;
 pub mod status;
 #[cfg(test)]
 mod tests;
+mod write;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
