@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dashmap::DashMap;
-use futures::{FutureExt, StreamExt};
 use kube::{Api, ResourceExt};
 use windlass_aggregator::{ExternalUnset, Scheduling};
 use windlass_api::labels;
