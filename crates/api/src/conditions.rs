@@ -255,6 +255,32 @@ words! {
 }
 
 words! {
+    /// Condition types of an eviction (API §4.10).
+    EvictionCondition {
+        /// It can be carried out at all.
+        Valid = "Valid",
+        /// It was carried out, or not.
+        Executed = "Executed",
+    }
+}
+
+words! {
+    /// Reasons on an eviction (API §4.10).
+    EvictionReason {
+        /// The checks passed.
+        Valid = "ClusterResourcePlacementEvictionValid",
+        /// It can't be carried out, now or later.
+        Invalid = "ClusterResourcePlacementEvictionInvalid",
+        /// The binding was asked to go.
+        Executed = "ClusterResourcePlacementEvictionExecuted",
+        /// It was not allowed.
+        NotExecuted = "ClusterResourcePlacementEvictionNotExecuted",
+        /// Extension: it waits until it is allowed.
+        Waiting = "ClusterResourcePlacementEvictionWaiting",
+    }
+}
+
+words! {
     /// Reasons on one object on a member (API §4.6).
     ManifestReason {
         /// Applied.
@@ -283,5 +309,104 @@ words! {
         ManifestNotAvailableYet = "ManifestNotAvailableYet",
         /// The check failed, or the object says that it failed.
         Failed = "Failed",
+    }
+}
+
+words! {
+    /// Condition types of an update run, its stages and clusters (API §4.9), of its tasks and of approval
+    /// requests (API §4.10).
+    RunCondition {
+        /// Run: its stages are computed.
+        Initialized = "Initialized",
+        /// Run, stage: it moves.
+        Progressing = "Progressing",
+        /// Run, stage, cluster: it is done, or has failed.
+        Succeeded = "Succeeded",
+        /// Cluster: it was begun with.
+        Started = "Started",
+        /// Cluster (extension): the run passes it over.
+        Skipped = "Skipped",
+        /// Run (extension): another run has taken over.
+        Superseded = "Superseded",
+        /// Run (extension): the clusters that it moved are back where they were.
+        RolledBack = "RolledBack",
+        /// Task: the request exists.
+        ApprovalRequestCreated = "ApprovalRequestCreated",
+        /// Task: the request was approved.
+        ApprovalRequestApproved = "ApprovalRequestApproved",
+        /// Task: the time is over.
+        WaitTimeElapsed = "WaitTimeElapsed",
+        /// Approval request: a person says so.
+        Approved = "Approved",
+        /// Approval request: the hub has seen it, and it can't be undone.
+        ApprovalAccepted = "ApprovalAccepted",
+    }
+}
+
+words! {
+    /// Reasons on an update run, its stages, clusters, tasks and approval requests (API §4.9, §4.10).
+    RunReason {
+        /// The stages are computed.
+        UpdateRunInitializedSuccessfully = "UpdateRunInitializedSuccessfully",
+        /// They can't be; the run has ended.
+        UpdateRunInitializedFailed = "UpdateRunInitializedFailed",
+        /// Extension: something has to be there first.
+        UpdateRunInitializing = "UpdateRunInitializing",
+        /// Clusters are updated.
+        UpdateRunProgressing = "UpdateRunProgressing",
+        /// A task is waited for.
+        UpdateRunWaiting = "UpdateRunWaiting",
+        /// A cluster takes longer than it should.
+        UpdateRunStuck = "UpdateRunStuck",
+        /// Clusters under way are waited for, then it stands.
+        UpdateRunStopping = "UpdateRunStopping",
+        /// It stands.
+        UpdateRunStopped = "UpdateRunStopped",
+        /// It has ended before its end.
+        UpdateRunFailed = "UpdateRunFailed",
+        /// It is done.
+        UpdateRunSucceeded = "UpdateRunSucceeded",
+        /// Extension: another run has taken over.
+        UpdateRunSuperseded = "UpdateRunSuperseded",
+        /// Extension: clusters go back to what they had.
+        UpdateRunRollingBack = "UpdateRunRollingBack",
+        /// Extension: they are back.
+        UpdateRunRolledBack = "UpdateRunRolledBack",
+        /// Extension: the way back has failed, too.
+        UpdateRunRollbackFailed = "UpdateRunRollbackFailed",
+        /// Clusters of the stage are updated.
+        StageUpdatingStarted = "StageUpdatingStarted",
+        /// A task of the stage is waited for.
+        StageUpdatingWaiting = "StageUpdatingWaiting",
+        /// Clusters under way are waited for.
+        StageUpdatingStopping = "StageUpdatingStopping",
+        /// The stage stands.
+        StageUpdatingStopped = "StageUpdatingStopped",
+        /// The stage has failed.
+        StageUpdatingFailed = "StageUpdatingFailed",
+        /// The stage is done.
+        StageUpdatingSucceeded = "StageUpdatingSucceeded",
+        /// The stage has no cluster.
+        StageUpdatingSkippedNoClusters = "StageUpdatingSkippedNoClusters",
+        /// The cluster was begun with.
+        ClusterUpdatingStarted = "ClusterUpdatingStarted",
+        /// The cluster has its version.
+        ClusterUpdatingSucceeded = "ClusterUpdatingSucceeded",
+        /// The cluster has failed.
+        ClusterUpdatingFailed = "ClusterUpdatingFailed",
+        /// Extension: the cluster leaves or is gone.
+        ClusterLeft = "ClusterLeft",
+        /// Extension: the placement no longer chooses the cluster.
+        ClusterNotSelected = "ClusterNotSelected",
+        /// Extension: the cluster has nothing to go back to.
+        NothingToGoBackTo = "NothingToGoBackTo",
+        /// The request exists.
+        StageTaskApprovalRequestCreated = "StageTaskApprovalRequestCreated",
+        /// The request was approved.
+        StageTaskApprovalRequestApproved = "StageTaskApprovalRequestApproved",
+        /// The time is over.
+        AfterStageTaskWaitTimeElapsed = "AfterStageTaskWaitTimeElapsed",
+        /// The hub has seen the approval.
+        ApprovalRequestApprovalAccepted = "ApprovalRequestApprovalAccepted",
     }
 }

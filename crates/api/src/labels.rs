@@ -104,3 +104,16 @@ pub const PROFILE_FINALIZER: &str = "kubernetes-fleet.io/cluster-profile-cleanup
 pub const OVERRIDE_FINALIZER: &str = "kubernetes-fleet.io/override-cleanup";
 /// On a MemberCluster: it leaves in order.
 pub const MEMBER_FINALIZER: &str = "kubernetes-fleet.io/membercluster-finalizer";
+
+/// On an approval request: name of the run that asks.
+pub const TARGET_RUN: &str = "kubernetes-fleet.io/targetUpdateRun";
+/// On an approval request: name of the stage that it is about.
+pub const TARGET_STAGE: &str = "kubernetes-fleet.io/targetUpdatingStage";
+/// On an approval request: `beforeStage` or `afterStage`.
+pub const TASK_TYPE: &str = "kubernetes-fleet.io/taskType";
+/// On an approval request: it is the run's present one for its stage; `true`.
+pub const IS_LATEST_APPROVAL: &str = "kubernetes-fleet.io/isLatestUpdateRunApproval";
+/// On an update run: its approval requests go before it does.
+pub const RUN_FINALIZER: &str = "kubernetes-fleet.io/stagedupdaterun-finalizer";
+/// On a binding: UID of the update run that moved it last.
+pub const MOVED_BY_RUN: &str = "windlass.dev/update-run";

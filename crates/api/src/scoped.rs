@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::binding::{BindingSpec, BindingStatus};
 use crate::placement::{PlacementSpec, PlacementStatus};
+use crate::run::{
+    ApprovalRequestSpec, ApprovalRequestStatus, UpdateRunSpec, UpdateRunStatus, UpdateStrategySpec,
+};
 use crate::snapshot::{
     PolicySnapshotSpec, PolicySnapshotStatus, ResourceSnapshotSpec, ResourceSnapshotStatus,
 };
@@ -166,6 +169,38 @@ scoped!(
     ("ClusterResourceBinding", "clusterresourcebindings"),
     ("ResourceBinding", "resourcebindings")
 );
+
+scoped!(
+    /// Brings one version of a placement to its clusters, stage by stage.
+    UpdateRun,
+    UpdateRunSpec,
+    UpdateRunStatus,
+    ("ClusterStagedUpdateRun", "clusterstagedupdateruns"),
+    ("StagedUpdateRun", "stagedupdateruns")
+);
+scoped!(
+    /// The stages of update runs.
+    UpdateStrategy,
+    UpdateStrategySpec,
+    NoStatus,
+    (
+        "ClusterStagedUpdateStrategy",
+        "clusterstagedupdatestrategies"
+    ),
+    ("StagedUpdateStrategy", "stagedupdatestrategies")
+);
+scoped!(
+    /// Asks a person whether an update run may go on.
+    ApprovalRequest,
+    ApprovalRequestSpec,
+    ApprovalRequestStatus,
+    ("ClusterApprovalRequest", "clusterapprovalrequests"),
+    ("ApprovalRequest", "approvalrequests")
+);
+
+/// Status of a kind that has none.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Default)]
+pub struct NoStatus {}
 
 #[cfg(test)]
 mod tests {

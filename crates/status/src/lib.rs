@@ -10,6 +10,7 @@ pub mod duration;
 pub mod freshness;
 pub mod processing;
 pub mod ready;
+pub mod run_transitions;
 pub mod transitions;
 
 pub use conditions::NewCondition;

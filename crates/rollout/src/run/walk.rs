@@ -1,0 +1,342 @@
+//! One pass over the clusters of a stage, forward or back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use windlass_api::binding::{BindingSpec, BindingState};
+use windlass_api::conditions::{RunCondition, RunReason, Status};
+use windlass_api::run::{ClusterStatus, FailureThreshold, StageStatus};
+
+use super::stamp::{self, Stamp};
+use super::threshold::{Judgement, judge, said};
+use super::view::{Move, RunBinding, RunPlan, RunView, Target};
+
+/// A cluster that takes longer is told of (hub §3.9).
+const STUCK_AFTER: SignedDuration = SignedDuration::from_mins(5);
+
+/// The clusters of a placement as a run sees them.
+pub struct Clusters<'a> {
+    bindings: BTreeMap<&'a str, &'a RunBinding<'a>>,
+    members: BTreeSet<&'a str>,
+    selected: &'a BTreeSet<&'a str>,
+}
+
+/// Where a cluster stands.
+pub enum Place<'a> {
+    /// It has a binding.
+    Bound(&'a RunBinding<'a>),
+    /// It is to get one.
+    Coming,
+    /// It doesn't take part any more, for this reason.
+    Out(RunReason, &'static str),
+}
+
+impl<'a> Clusters<'a> {
+    /// Reads a view.
+    pub fn new(view: &RunView<'a>) -> Self {
+        let live = view.bindings.iter().filter(|binding| !binding.deleting);
+        Self {
+            bindings: live
+                .map(|binding| (binding.spec.target_cluster.as_str(), binding))
+                .collect(),
+            members: view.members.iter().map(|member| member.name).collect(),
+            selected: view.selected,
+        }
+    }
+
+    /// Where a cluster stands.
+    pub fn place(&self, cluster: &str) -> Place<'a> {
+        if !self.members.contains(cluster) {
+            return Place::Out(
+                RunReason::ClusterLeft,
+                "The cluster has left the fleet, or is leaving it",
+            );
+        }
+        if !self.selected.contains(cluster) {
+            return Place::Out(
+                RunReason::ClusterNotSelected,
+                "The placement no longer chooses the cluster",
+            );
+        }
+        match self.bindings.get(cluster) {
+            Some(binding) if binding.spec.state != BindingState::Unscheduled => {
+                Place::Bound(binding)
+            }
+            _ => Place::Coming,
+        }
+    }
+}
+
+/// What a walk goes by.
+pub struct Walk<'a> {
+    /// The clusters.
+    pub clusters: &'a Clusters<'a>,
+    /// Conditions get these.
+    pub stamp: Stamp,
+    /// How many clusters may be under way at once.
+    pub limit: usize,
+    /// Whether another cluster may be begun with.
+    pub may_begin: bool,
+    /// What counts as failed.
+    pub threshold: Option<&'a FailureThreshold>,
+}
+
+/// Which way a walk leads.
+pub trait Way {
+    /// What a cluster is to get.
+    fn target(&self, cluster: &ClusterStatus) -> Target;
+    /// A cluster is begun with that has this now. Why it must not be, if so.
+    fn begin(&self, cluster: &mut ClusterStatus, has: &BindingSpec) -> Result<(), String>;
+    /// Whether a cluster that was begun with, and doesn't have its target, was never written to; otherwise
+    /// somebody has changed it since.
+    fn is_unwritten(&self, cluster: &ClusterStatus, binding: &RunBinding<'_>) -> bool;
+}
+
+/// What a walk found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Clusters that are neither done nor failed nor skipped.
+    pub unfinished: usize,
+    /// Those of them that were begun with.
+    pub under_way: usize,
+    /// Clusters that have failed, in order.
+    pub failed: Vec<String>,
+    /// Clusters under way for too long, and why.
+    pub stuck: Vec<(String, String)>,
+    /// A cluster that somebody else has changed, and what to say of it.
+    pub changed: Option<(String, String)>,
+}
+
+/// Looks at the clusters of a stage that were begun with.
+pub fn go_on(walk: &Walk<'_>, way: &dyn Way, stage: &mut StageStatus, plan: &mut RunPlan) -> Found {
+    let mut found = Found::default();
+    for cluster in &mut stage.clusters {
+        if is_open(cluster) && is_started(cluster) {
+            follow(walk, way, cluster, plan, &mut found);
+        }
+    }
+    let failed = stage.clusters.iter().filter(|cluster| has_failed(cluster));
+    found.failed = failed.map(|cluster| cluster.cluster_name.clone()).collect();
+    found
+}
+
+/// Begins with as many others as may be under way, in order. Comes after [`go_on`]: whoever was begun with
+/// holds a place, wherever in the order it stands, and what is found out about it may end the run.
+pub fn begin(
+    walk: &Walk<'_>,
+    way: &dyn Way,
+    stage: &mut StageStatus,
+    plan: &mut RunPlan,
+    found: &mut Found,
+) {
+    for cluster in &mut stage.clusters {
+        if is_open(cluster) && !is_started(cluster) {
+            begin_with(walk, way, cluster, plan, found);
+            if is_started(cluster) {
+                let now = windlass_status::conditions::time(walk.stamp.now);
+                stage.start_time.get_or_insert(now);
+            }
+        }
+    }
+}
+
+/// A cluster that was begun with before.
+fn follow(
+    walk: &Walk<'_>,
+    way: &dyn Way,
+    cluster: &mut ClusterStatus,
+    plan: &mut RunPlan,
+    found: &mut Found,
+) {
+    let binding = match walk.clusters.place(&cluster.cluster_name) {
+        Place::Out(reason, message) => return skip(walk, cluster, reason, message),
+        Place::Coming => {
+            found.unfinished += 1;
+            found.under_way += 1;
+            return note_time(walk, cluster, "it has no binding", plan, found);
+        }
+        Place::Bound(binding) => binding,
+    };
+    let target = way.target(cluster);
+    if !target.is_asked_by(binding.spec) {
+        if !way.is_unwritten(cluster, binding) {
+            let message = format!(
+                "Binding {} was changed by somebody else while the run was updating the cluster",
+                binding.name
+            );
+            fail(walk, cluster, &message);
+            found
+                .changed
+                .get_or_insert((cluster.cluster_name.clone(), message));
+            return;
+        }
+        plan.moves.push(Move {
+            binding: binding.name.to_owned(),
+            target,
+        });
+        found.unfinished += 1;
+        found.under_way += 1;
+        return note_time(
+            walk,
+            cluster,
+            "its binding is yet to be written",
+            plan,
+            found,
+        );
+    }
+    let since = stamp::since(&cluster.conditions, RunCondition::Started).unwrap_or(walk.stamp.now);
+    match judge(binding, walk.threshold, since, walk.stamp.now) {
+        Judgement::Done => succeed(walk, cluster),
+        Judgement::Failed(why) => fail(walk, cluster, &why),
+        Judgement::Going(at) => {
+            found.unfinished += 1;
+            found.under_way += 1;
+            at.into_iter().for_each(|at| plan.wake(at));
+            note_time(walk, cluster, said(binding), plan, found);
+        }
+    }
+}
+
+/// A cluster that was not begun with.
+fn begin_with(
+    walk: &Walk<'_>,
+    way: &dyn Way,
+    cluster: &mut ClusterStatus,
+    plan: &mut RunPlan,
+    found: &mut Found,
+) {
+    let binding = match walk.clusters.place(&cluster.cluster_name) {
+        Place::Out(reason, message) => return skip(walk, cluster, reason, message),
+        Place::Coming => {
+            found.unfinished += 1;
+            return;
+        }
+        Place::Bound(binding) => binding,
+    };
+    let target = way.target(cluster);
+    let has = target.is_asked_by(binding.spec);
+    let now = walk.stamp.now;
+    if has && walk.may_begin && judge(binding, None, now, now) == Judgement::Done {
+        start(walk, cluster);
+        return succeed(walk, cluster);
+    }
+    if !walk.may_begin || found.under_way >= walk.limit {
+        found.unfinished += 1;
+        return;
+    }
+    if !has {
+        if let Err(why) = way.begin(cluster, binding.spec) {
+            return skip(walk, cluster, RunReason::NothingToGoBackTo, &why);
+        }
+        plan.moves.push(Move {
+            binding: binding.name.to_owned(),
+            target,
+        });
+    }
+    start(walk, cluster);
+    found.unfinished += 1;
+    found.under_way += 1;
+    plan.wake(stuck_at(now));
+}
+
+/// Notes that a cluster takes its time, or when it will have.
+fn note_time(
+    walk: &Walk<'_>,
+    cluster: &ClusterStatus,
+    why: &str,
+    plan: &mut RunPlan,
+    found: &mut Found,
+) {
+    let since = stamp::since(&cluster.conditions, RunCondition::Started).unwrap_or(walk.stamp.now);
+    let at = stuck_at(since);
+    if at <= walk.stamp.now {
+        let stuck = (cluster.cluster_name.clone(), why.to_owned());
+        found.stuck.push(stuck);
+    } else {
+        plan.wake(at);
+    }
+}
+
+fn stuck_at(since: Timestamp) -> Timestamp {
+    since.checked_add(STUCK_AFTER).unwrap_or(Timestamp::MAX)
+}
+
+/// Whether a cluster was begun with.
+pub fn is_started(cluster: &ClusterStatus) -> bool {
+    stamp::is(&cluster.conditions, RunCondition::Started)
+}
+
+/// Whether a cluster is neither done nor failed nor skipped.
+pub fn is_open(cluster: &ClusterStatus) -> bool {
+    stamp::find(&cluster.conditions, RunCondition::Succeeded).is_none() && !is_skipped(cluster)
+}
+
+/// Whether a cluster was passed over.
+pub fn is_skipped(cluster: &ClusterStatus) -> bool {
+    stamp::is(&cluster.conditions, RunCondition::Skipped)
+}
+
+/// Whether a cluster has failed.
+pub fn has_failed(cluster: &ClusterStatus) -> bool {
+    stamp::status(&cluster.conditions, RunCondition::Succeeded) == Some(Status::False)
+}
+
+/// When a cluster was done, failed or skipped.
+pub fn finished_at(cluster: &ClusterStatus) -> Option<Timestamp> {
+    stamp::since(&cluster.conditions, RunCondition::Succeeded)
+        .max(stamp::since(&cluster.conditions, RunCondition::Skipped))
+}
+
+fn start(walk: &Walk<'_>, cluster: &mut ClusterStatus) {
+    walk.stamp.set(
+        &mut cluster.conditions,
+        RunCondition::Started,
+        Status::True,
+        RunReason::ClusterUpdatingStarted,
+        "",
+    );
+}
+
+fn succeed(walk: &Walk<'_>, cluster: &mut ClusterStatus) {
+    walk.stamp.set(
+        &mut cluster.conditions,
+        RunCondition::Succeeded,
+        Status::True,
+        RunReason::ClusterUpdatingSucceeded,
+        "",
+    );
+}
+
+fn fail(walk: &Walk<'_>, cluster: &mut ClusterStatus, why: &str) {
+    walk.stamp.set(
+        &mut cluster.conditions,
+        RunCondition::Succeeded,
+        Status::False,
+        RunReason::ClusterUpdatingFailed,
+        short(why),
+    );
+}
+
+/// Passes a cluster over.
+fn skip(walk: &Walk<'_>, cluster: &mut ClusterStatus, reason: RunReason, message: &str) {
+    walk.stamp.set(
+        &mut cluster.conditions,
+        RunCondition::Skipped,
+        Status::True,
+        reason,
+        message,
+    );
+}
+
+/// A run has a message per failed cluster: together they have to fit into one object.
+fn short(text: &str) -> String {
+    const LONGEST: usize = 256;
+    if text.len() <= LONGEST {
+        return text.to_owned();
+    }
+    let mut end = LONGEST;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}…", &text[..end])
+}
