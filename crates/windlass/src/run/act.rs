@@ -200,7 +200,7 @@ fn approved(stage: &str, request: &str, by: Option<&str>) -> String {
         || "; by whom is not recorded by this API server".to_owned(),
         |by| format!(" by {by}"),
     );
-    format!("{request} is approved{by}: stage {stage} goes on")
+    format!("{request} is approved{by} (stage {stage})")
 }
 
 async fn read_request(hub: &Writer, of: &Which, name: &str) -> Result<ApprovalRequest, Failure> {
@@ -290,7 +290,7 @@ fn not_pending(view: &View, stage: &str) -> Result<Asked, Failure> {
         .find(|task| task.state == TaskState::Pending);
     match open {
         Some(task) => Err(format!(
-            "stage {stage} is not at its approval yet: that is asked for {} the stage; it is {}",
+            "stage {stage} is not at its approval yet: that is asked for {} the stage; the run is: {}",
             task.when,
             view.state.text()
         )
