@@ -51,7 +51,11 @@ const ONE_VERSION: [&str; 3] = [
 ];
 
 /// Kinds without the subresource (API §1.1).
-const WITHOUT_STATUS: [&str; 2] = ["ClusterResourcePlacementStatus", "StagedUpdateStrategy"];
+const WITHOUT_STATUS: [&str; 3] = [
+    "ClusterResourcePlacementStatus",
+    "ClusterResourcePlacementDisruptionBudget",
+    "StagedUpdateStrategy",
+];
 
 fn schema(crd: &Value) -> &Value {
     let versions = crd["spec"]["versions"].as_array().unwrap();
@@ -167,6 +171,9 @@ fn served(kind: &str) -> &'static [&'static str] {
             || kind == "ClusterApprovalRequest" =>
         {
             &["v1", "v1alpha1", "v1beta1"]
+        }
+        "ClusterResourcePlacementEviction" | "ClusterResourcePlacementDisruptionBudget" => {
+            &["v1alpha1", "v1beta1"]
         }
         _ if kind.contains("Envelope") || ONE_VERSION.contains(&kind) => &["v1beta1"],
         _ => &["v1", "v1beta1"],
@@ -300,6 +307,15 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
         ("ResourceOverride.spec.resourceSelectors[]".to_owned(), 1),
     ]
     .into();
+    for (path, number) in [
+        ("Eviction.spec.clusterName", 1),            // E1
+        ("Eviction.spec.placementName", 1),          // E2
+        ("DisruptionBudget.spec", 1),                // D1
+        ("DisruptionBudget.spec.maxUnavailable", 1), // D2
+        ("DisruptionBudget.spec.minAvailable", 1),   // D2
+    ] {
+        expected.insert(format!("ClusterResourcePlacement{path}"), number);
+    }
     expected.extend(placement_rules("ClusterResourcePlacement", 8));
     expected.extend(run_rules());
     // Without P2 and P3.
@@ -343,6 +359,8 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
                 "property",
                 "rollingUpdate",
                 "max",
+                "minAvailable",
+                "clusterName",
                 "serverSideApplyConfig",
                 "taint",
                 "snapshot is immutable",

@@ -127,6 +127,20 @@ fn names() {
             ["fleet", "fleet-placement"],
         ),
         (
+            "ClusterResourcePlacementEviction",
+            "placement",
+            "clusterresourceplacementevictions",
+            Some("crpe"),
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "ClusterResourcePlacementDisruptionBudget",
+            "placement",
+            "clusterresourceplacementdisruptionbudgets",
+            Some("crpdb"),
+            ["fleet", "fleet-placement"],
+        ),
+        (
             "ClusterResourceEnvelope",
             "placement",
             "clusterresourceenvelopes",
@@ -215,7 +229,7 @@ fn names() {
         let about = schema(&crds[kind])["description"].as_str().unwrap();
         assert!(about.starts_with(kind), "{kind} is described as {about}");
     }
-    assert_eq!(crds.len(), 25);
+    assert_eq!(crds.len(), 27);
 }
 
 /// Kinds that live in a namespace (API §1.1).
@@ -240,7 +254,7 @@ const NAMESPACED_OVERRIDES: [&str; 3] = [
 ];
 
 /// API §1.3: name, type, priority, path. `C(x)` and `G(x)` as there.
-const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 18] = [
+const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 20] = [
     (
         "ClusterResourcePlacementStatus",
         &[
@@ -362,6 +376,14 @@ const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 18] = [
     ("ResourceOverride", &[]),
     ("ClusterResourceOverrideSnapshot", &[]),
     ("ResourceOverrideSnapshot", &[]),
+    (
+        "ClusterResourcePlacementEviction",
+        &[
+            ("Valid", "string", 0, "C(Valid)"),
+            ("Executed", "string", 0, "C(Executed)"),
+        ],
+    ),
+    ("ClusterResourcePlacementDisruptionBudget", &[]),
     ("ClusterResourceEnvelope", &[]),
     ("ResourceEnvelope", &[]),
     (
