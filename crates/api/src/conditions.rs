@@ -252,6 +252,32 @@ words! {
 }
 
 words! {
+    /// Condition types of an eviction (API §4.10).
+    EvictionCondition {
+        /// It can be carried out at all.
+        Valid = "Valid",
+        /// It was carried out, or not.
+        Executed = "Executed",
+    }
+}
+
+words! {
+    /// Reasons on an eviction (API §4.10).
+    EvictionReason {
+        /// The checks passed.
+        Valid = "ClusterResourcePlacementEvictionValid",
+        /// It can't be carried out, now or later.
+        Invalid = "ClusterResourcePlacementEvictionInvalid",
+        /// The binding was asked to go.
+        Executed = "ClusterResourcePlacementEvictionExecuted",
+        /// It was not allowed.
+        NotExecuted = "ClusterResourcePlacementEvictionNotExecuted",
+        /// Extension: it waits until it is allowed.
+        Waiting = "ClusterResourcePlacementEvictionWaiting",
+    }
+}
+
+words! {
     /// Reasons on one object on a member (API §4.6).
     ManifestReason {
         /// Applied.

@@ -9,6 +9,7 @@ mod checks;
 mod envelope;
 mod normalise;
 mod rules;
+mod runs;
 mod status_copy;
 mod twin;
 
@@ -19,6 +20,7 @@ use serde_json::{Value, json};
 pub use self::admit::{Admitted, admit};
 use self::twin::Twin;
 use crate::binding::ClusterResourceBinding;
+use crate::eviction::{ClusterResourcePlacementDisruptionBudget, ClusterResourcePlacementEviction};
 use crate::member::MemberCluster;
 use crate::overrides::{
     ClusterResourceOverride, ClusterResourceOverrideSnapshot, ResourceOverride,
@@ -28,7 +30,9 @@ use crate::placement::ClusterResourcePlacement;
 use crate::pull::{InternalMemberCluster, Work};
 use crate::snapshot::{ClusterResourceSnapshot, ClusterSchedulingPolicySnapshot};
 use crate::work::AppliedWork;
-use crate::{SERVED_VERSIONS, SERVED_VERSIONS_OF_OVERRIDES, STORAGE_VERSION};
+use crate::{
+    SERVED_VERSIONS, SERVED_VERSIONS_OF_EVICTIONS, SERVED_VERSIONS_OF_OVERRIDES, STORAGE_VERSION,
+};
 
 /// Every CRD of the API as JSON, in a fixed order.
 ///
@@ -61,7 +65,9 @@ pub fn hub_crds() -> Result<Vec<Value>, serde_json::Error> {
     let copy = status_copy::of(serde_json::to_value(ClusterResourcePlacement::crd())?);
     crds.push(finished_in(copy, &SERVED_VERSIONS)?);
     crds.extend(overrides()?);
+    crds.extend(evictions()?);
     crds.extend(envelope::crds());
+    crds.extend(runs::crds()?);
     Ok(crds)
 }
 
@@ -82,6 +88,16 @@ fn overrides() -> Result<Vec<Value>, serde_json::Error> {
     ]
     .into_iter()
     .map(|crd| finished_in(serde_json::to_value(crd)?, &SERVED_VERSIONS_OF_OVERRIDES))
+    .collect()
+}
+
+fn evictions() -> Result<Vec<Value>, serde_json::Error> {
+    [
+        ClusterResourcePlacementEviction::crd(),
+        ClusterResourcePlacementDisruptionBudget::crd(),
+    ]
+    .into_iter()
+    .map(|crd| finished_in(serde_json::to_value(crd)?, &SERVED_VERSIONS_OF_EVICTIONS))
     .collect()
 }
 

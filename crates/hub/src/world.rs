@@ -25,6 +25,7 @@ use crate::placement::snapshots::{Groups, SnapshotMeta};
 use crate::pull::PullCaches;
 use crate::report_back;
 use crate::scoped::ScopedCache;
+use crate::update_runs::Runs;
 
 /// Index of bindings, snapshots and policies: the placement that they belong to.
 pub const BY_PLACEMENT: &str = "placement";
@@ -73,6 +74,8 @@ pub struct World {
     pub pull: PullCaches,
     /// Overrides and their snapshots.
     pub overrides: Overrides,
+    /// Update runs and their approval requests.
+    pub runs: Runs,
     /// What has to be looked at.
     pub queues: Queues,
     /// Who shows it to the outside.
@@ -95,6 +98,7 @@ impl World {
         };
         Self {
             overrides: Overrides::start(client, &queues, &bindings),
+            runs: Runs::start(client, &queues, &observer),
             policies: ScopedCache::start("policies", client, || owned_options(&queues)),
             snapshots: ScopedCache::start("snapshots", client, || owned_options(&queues)),
             secrets: Cache::start(
@@ -130,6 +134,7 @@ impl World {
             self.secrets.wait_synced(),
             self.pull.wait_synced(),
             self.overrides.wait_synced(),
+            self.runs.wait_synced(),
         );
     }
 
@@ -151,6 +156,7 @@ impl World {
             .chain(secrets)
             .chain(self.pull.unsynced())
             .chain(self.overrides.unsynced())
+            .chain(self.runs.unsynced())
             .map(|(name, error)| match error {
                 Some(error) => format!("{name}: {error}"),
                 None => format!("{name}: not listed yet"),
@@ -188,6 +194,7 @@ impl World {
         self.secrets.stop();
         self.pull.stop();
         self.overrides.stop();
+        self.runs.stop();
     }
 }
 

@@ -8,6 +8,7 @@ pub mod digest;
 pub mod duration;
 pub mod freshness;
 pub mod ready;
+pub mod run_transitions;
 pub mod transitions;
 
 pub use conditions::NewCondition;

@@ -25,6 +25,7 @@ use super::packing::{Places, needs_places};
 use super::plan::{self, PlacementPlan, PlacementView};
 use super::policy::PolicyPlan;
 use super::report::{notes, verdict};
+use super::runs::Around;
 use super::snapshots::{self, Group, Groups, LatestSnapshot};
 use crate::contents::{Contents, identifier};
 use crate::members::Members;
@@ -138,12 +139,15 @@ impl Actor {
     }
 
     async fn process(&self, key: &ObjectKey) -> Result<Next, ApiError> {
+        self.release_runs(key).await?;
         let Some(placement) = self.world.placements.get(key) else {
             return self.gone(key).await;
         };
         let bindings = self.world.bindings_of(key).len();
         self.world.queues.pace.begins(key, bindings);
         if placement.metadata.deletion_timestamp.is_some() {
+            let why = format!("placement {} is being deleted", key.name);
+            self.end_runs(key, &why).await?;
             return self.delete(&placement).await;
         }
         let placement = self.ensure_finalizer(placement).await?;
@@ -223,10 +227,10 @@ impl Actor {
     async fn gone(&self, key: &ObjectKey) -> Result<Next, ApiError> {
         self.forget(key);
         let bindings = self.world.bindings_of(key);
-        if bindings
-            .iter()
-            .any(|binding| binding.metadata.deletion_timestamp.is_none())
-        {
+        let is_live = |binding: &Arc<windlass_api::scoped::Binding>| {
+            binding.metadata.deletion_timestamp.is_none()
+        };
+        if bindings.iter().any(is_live) || !self.world.runs.open(key).is_empty() {
             let api: Api<Placement> = api_in(self.writer.client().clone(), &key.namespace);
             if api
                 .get_metadata_opt(&key.name)
@@ -234,6 +238,8 @@ impl Actor {
                 .map_err(ApiError::from_kube)?
                 .is_none()
             {
+                let why = format!("placement {} does not exist", key.name);
+                self.end_runs(key, &why).await?;
                 self.delete_bindings(&bindings).await?;
             }
         }
@@ -282,11 +288,26 @@ impl Actor {
             latest,
             policy,
             schedule,
-            bindings: plan,
+            bindings: mut plan,
             ..
         } = plan;
         let policy = self.write_policy(&key, &policy).await?;
         let policy = self.decisions(placement, policy, &schedule, now).await?;
+        let around = Around {
+            placement,
+            schedule: &schedule,
+            policy_index: policy
+                .labels()
+                .get(labels::POLICY_INDEX)
+                .map_or("", String::as_str),
+            groups: &groups,
+            latest: &latest,
+            overrides: &overrides,
+            unreachable: &unreachable,
+            now,
+        };
+        // A run that can't be written keeps neither the other bindings nor the status from it.
+        let runs = self.advance_runs(&around, &mut plan).await;
         // One that is refused does not keep the status of the others from being written.
         let written = self.write_bindings(&plan).await;
         let resources = match wait {
@@ -326,7 +347,14 @@ impl Actor {
             );
             return Ok(Next::Backoff(error.retry_after()));
         }
-        let timers = [plan.wake_at, decided.schedule.wake_at]
+        let next_step = match runs {
+            Ok(at) => at,
+            Err(error) => {
+                tracing::warn!(error = error.message(), "an update run could not go on");
+                return Ok(Next::Backoff(error.retry_after()));
+            }
+        };
+        let timers = [plan.wake_at, decided.schedule.wake_at, next_step]
             .into_iter()
             .flatten()
             .map(|at| until(at, now));
@@ -353,7 +381,10 @@ impl Actor {
         let hash = selection.hash.to_string();
         let changed = latest.and_then(Group::hash) != Some(&hash);
         // Only a snapshot that is wanted waits.
-        let wait = self.pause(key).filter(|_| changed && stands.is_some());
+        let is_due = self.world.runs.want_latest(key);
+        let wait = self
+            .pause(key)
+            .filter(|_| changed && stands.is_some() && !is_due);
         let earlier = stands.as_deref().filter(|_| wait.is_some());
         let overrides = self.overrides(key, Some(selection), earlier).await?;
         let places = match latest {
@@ -417,6 +448,7 @@ impl Actor {
                 hash: look.selection.hash,
                 snapshot_waits: look.wait.is_some(),
                 groups: &look.groups,
+                pinned: &self.world.runs.pinned(key),
                 policies: &self.world.policies.under(BY_PLACEMENT, key),
                 bindings: &self.world.bindings_of(key),
                 clusters: &self.world.clusters.list(),

@@ -14,6 +14,7 @@ pub mod packing;
 pub mod plan;
 pub mod policy;
 pub(crate) mod report;
+mod runs;
 pub mod snapshots;
 pub mod status;
 #[cfg(test)]

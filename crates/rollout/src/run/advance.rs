@@ -39,6 +39,18 @@ pub fn is_over(run: &UpdateRun) -> bool {
     })
 }
 
+/// The status of a run that ends here, for that reason.
+#[must_use]
+pub fn fail(run: &UpdateRun, why: &str, now: Timestamp) -> UpdateRunStatus {
+    let stamp = Stamp {
+        generation: run.metadata.generation,
+        now,
+    };
+    let mut status = run.status.clone().unwrap_or_default();
+    end(stamp, &mut status, Err(why.to_owned()));
+    status
+}
+
 /// What a pass comes to, for the run as a whole.
 pub(super) enum Verdict {
     /// Everything of this step is done.

@@ -16,6 +16,24 @@ use super::{is_initialized, is_over, stamp};
 /// can't be told which came first.
 #[must_use]
 pub fn superseded<'a>(runs: &[&'a UpdateRun]) -> Vec<(&'a str, &'a str)> {
+    let mut open = contenders(runs);
+    let Some(holder) = open.pop() else {
+        return Vec::new();
+    };
+    let name = |run: &'a UpdateRun| run.metadata.name.as_deref().unwrap_or_default();
+    open.into_iter()
+        .map(|run| (name(run), name(holder)))
+        .collect()
+}
+
+/// The run that the placement follows, if it follows one.
+#[must_use]
+pub fn holder<'a>(runs: &[&'a UpdateRun]) -> Option<&'a UpdateRun> {
+    contenders(runs).pop()
+}
+
+/// The runs that move their placement, or would; the last of them does.
+fn contenders<'a>(runs: &[&'a UpdateRun]) -> Vec<&'a UpdateRun> {
     let is_told = |run: &UpdateRun| run.spec.state == Some(RunState::Run);
     let mut open: Vec<&UpdateRun> = runs
         .iter()
@@ -24,22 +42,13 @@ pub fn superseded<'a>(runs: &[&'a UpdateRun]) -> Vec<(&'a str, &'a str)> {
         .filter(|run| is_initialized(run) && !is_over(run))
         .filter(|run| is_begun(run) || is_told(run))
         .collect();
-    let order = |run: &&UpdateRun| {
+    // One that was begun yields to nobody but one that is told to run.
+    open.sort_by_cached_key(|run| {
         let created = run.metadata.creation_timestamp.as_ref().map(|time| time.0);
         let name = run.metadata.name.clone();
         (is_told(run), !is_begun(run), created, name)
-    };
-    // One that was begun and stands yields to nobody but one that is told to run.
-    open.sort_by_cached_key(order);
-    let holder = open.last().copied();
-    let Some(holder) = holder else {
-        return Vec::new();
-    };
-    let name = |run: &'a UpdateRun| run.metadata.name.as_deref().unwrap_or_default();
-    open.into_iter()
-        .filter(|run| name(run) != name(holder))
-        .map(|run| (name(run), name(holder)))
-        .collect()
+    });
+    open
 }
 
 /// Whether a run has moved anything, or waited to.

@@ -82,33 +82,44 @@ impl Init {
     }
 }
 
+/// The status of a run that can't be initialized, for that reason.
+#[must_use]
+pub fn refuse(run: &UpdateRun, why: &str, now: Timestamp) -> UpdateRunStatus {
+    let mut status = run.status.clone().unwrap_or_default();
+    let reason = RunReason::UpdateRunInitializedFailed;
+    say(&mut status, run, (Status::False, reason, why), now);
+    status
+}
+
+fn say(
+    status: &mut UpdateRunStatus,
+    run: &UpdateRun,
+    (how, reason, message): (Status, RunReason, &str),
+    now: Timestamp,
+) {
+    let stamp = Stamp {
+        generation: run.metadata.generation,
+        now,
+    };
+    let list = &mut status.conditions;
+    stamp.set(list, RunCondition::Initialized, how, reason, message);
+}
+
 /// Initializes a run. What its maker has to mend ends it, as with the peer; what will be there in a moment is
 /// waited for (trap T3).
 #[must_use]
 pub fn init(view: &InitView<'_>, now: Timestamp) -> Init {
-    let stamp = Stamp {
-        generation: view.run.metadata.generation,
-        now,
-    };
+    if let Some(why) = view.unfit {
+        return Init::Status(Box::new(refuse(view.run, why, now)));
+    }
     let mut status = view.run.status.clone().unwrap_or_default();
-    let say = |status: &mut UpdateRunStatus, how, reason, message: &str| {
-        let list = &mut status.conditions;
-        stamp.set(list, RunCondition::Initialized, how, reason, message);
-    };
-    match (view.unfit, view.waits) {
-        (None, Some(waits)) => {
-            let reason = RunReason::UpdateRunInitializing;
-            say(&mut status, Status::Unknown, reason, waits);
-            return Init::Waits(Box::new(status));
-        }
-        (Some(why), _) => {
-            let reason = RunReason::UpdateRunInitializedFailed;
-            say(&mut status, Status::False, reason, why);
-            return Init::Status(Box::new(status));
-        }
-        (None, None) => {}
+    if let Some(waits) = view.waits {
+        let told = (Status::Unknown, RunReason::UpdateRunInitializing, waits);
+        say(&mut status, view.run, told, now);
+        return Init::Waits(Box::new(status));
     }
     match begun(view) {
+        Err(why) => Init::Status(Box::new(refuse(view.run, &why, now))),
         Ok(begun) => {
             let conditions = status.conditions.take();
             status = begun;
@@ -116,14 +127,10 @@ pub fn init(view: &InitView<'_>, now: Timestamp) -> Init {
             let clusters = status.policy_observed_cluster_count.unwrap_or_default();
             let message = format!("{clusters} cluster(s) in {} stage(s)", stages_of(&status));
             let reason = RunReason::UpdateRunInitializedSuccessfully;
-            say(&mut status, Status::True, reason, &message);
-        }
-        Err(why) => {
-            let reason = RunReason::UpdateRunInitializedFailed;
-            say(&mut status, Status::False, reason, &why);
+            say(&mut status, view.run, (Status::True, reason, &message), now);
+            Init::Status(Box::new(status))
         }
     }
-    Init::Status(Box::new(status))
 }
 
 fn stages_of(status: &UpdateRunStatus) -> usize {
