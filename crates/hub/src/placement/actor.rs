@@ -165,6 +165,7 @@ impl Actor {
             // Somebody has to act: what runs stays, and the status says what is refused.
             Err(ApiError::Rejected(message)) => {
                 let left = self.let_leave(key).await;
+                self.hold_runs(key, &message).await?;
                 let again = self
                     .stand(&placement, Scheduling::Undecided(&message))
                     .await?;
@@ -209,6 +210,9 @@ impl Actor {
             SelectError::User(message) => Scheduling::InvalidSelectors(message),
             SelectError::Api { message, .. } => Scheduling::Undecided(message),
         };
+        if let SelectError::User(message) = &error {
+            self.hold_runs(&ObjectKey::of(placement), message).await?;
+        }
         let hold = self.stand(placement, scheduling).await?;
         let again = wait.into_iter().chain(hold).min();
         Ok(again.map_or(Next::Event, Next::After))

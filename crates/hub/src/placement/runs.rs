@@ -295,6 +295,16 @@ impl Actor {
         Ok(())
     }
 
+    /// Says of the runs of a placement that nothing can be decided for it.
+    pub(super) async fn hold_runs(&self, placement: &ObjectKey, why: &str) -> Result<(), ApiError> {
+        for run in self.world.runs.open(placement) {
+            let now = windlass_cluster::clock::now();
+            let status = windlass_rollout::run::hold(&run, why, now);
+            self.put_run_status(&run, status).await?;
+        }
+        Ok(())
+    }
+
     /// Lets runs go that are being deleted, with their requests. What they did stays.
     pub(super) async fn release_runs(&self, placement: &ObjectKey) -> Result<(), ApiError> {
         for run in self.world.runs.of(placement) {

@@ -51,6 +51,28 @@ pub fn fail(run: &UpdateRun, why: &str, now: Timestamp) -> UpdateRunStatus {
     status
 }
 
+/// The status of a run that can't go on for now, for a reason that lies in its placement.
+#[must_use]
+pub fn hold(run: &UpdateRun, why: &str, now: Timestamp) -> UpdateRunStatus {
+    let stamp = Stamp {
+        generation: run.metadata.generation,
+        now,
+    };
+    let mut status = run.status.clone().unwrap_or_default();
+    let (type_, how, reason) = if !is_initialized(run) {
+        let reason = RunReason::UpdateRunInitializing;
+        (RunCondition::Initialized, Status::Unknown, reason)
+    } else if run.spec.state.unwrap_or_default() == RunState::Initialize {
+        return status;
+    } else {
+        let reason = RunReason::UpdateRunStuck;
+        (RunCondition::Progressing, Status::False, reason)
+    };
+    let message = format!("Nothing moves for now: {why}");
+    stamp.set(&mut status.conditions, type_, how, reason, message);
+    status
+}
+
 /// What a pass comes to, for the run as a whole.
 pub(super) enum Verdict {
     /// Everything of this step is done.

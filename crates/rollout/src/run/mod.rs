@@ -24,7 +24,7 @@ mod threshold;
 mod view;
 mod walk;
 
-pub use advance::{advance, fail, is_initialized, is_over};
+pub use advance::{advance, fail, hold, is_initialized, is_over};
 pub use holder::{holder, superseded};
 pub use init::{Init, InitView, Overrides, Snapshot, init, refuse};
 pub use view::{Ask, Member, Move, RunBinding, RunPlan, RunView, Target};
