@@ -73,6 +73,7 @@ fn people_roll_out_in_stages() {
     }
     goes_back(&fleet);
     what_is_no_move_is_refused(&fleet);
+    a_team_does_so_in_its_namespace(&fleet);
 }
 
 /// What has to be so before a command of the page.
@@ -185,4 +186,62 @@ fn what_is_no_move_is_refused(fleet: &Fleet) {
     drop(run(fleet, unstarted));
     let said = refused(fleet, &["run", "stop", "web-9"]);
     assert!(said.contains("has not been started"), "{said}");
+}
+
+/// What a team with rights in one namespace has there.
+const TEAM: &str = "
+{apiVersion: v1, kind: Namespace, metadata: {name: shop}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: menu, namespace: shop, labels: {of: shop}}, data: {soup: 'VERSION'}}
+---
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ResourcePlacement
+metadata: {name: menu, namespace: shop}
+spec:
+  resourceSelectors: [{group: '', version: v1, kind: ConfigMap, name: menu}]
+  strategy: {type: External}
+---
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: StagedUpdateStrategy
+metadata: {name: at-once, namespace: shop}
+spec: {stages: [{name: all, labelSelector: {}, maxConcurrency: 100%}]}
+---
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: StagedUpdateRun
+metadata: {name: menu-VERSION, namespace: shop}
+spec: {placementName: menu, stagedRolloutStrategyName: at-once, state: Run}
+";
+
+fn a_team_does_so_in_its_namespace(fleet: &Fleet) {
+    let soup = || fleet.get("member-2", "-n shop configmap menu", "{.data.soup}");
+    for member in ["member-1", "member-2", "member-3"] {
+        drop(fleet.kubectl(member, "create namespace shop"));
+    }
+    for version in ["1", "2"] {
+        fleet.apply("hub", &TEAM.replace("VERSION", version));
+        drop(run(
+            fleet,
+            &format!("windlass run watch menu-{version} -n shop --timeout 60s"),
+        ));
+        assert_eq!(soup(), version);
+    }
+    let said = run(fleet, "windlass rollback menu -n shop");
+    let follow = said
+        .lines()
+        .last()
+        .unwrap()
+        .trim_start_matches("To follow it: ");
+    assert!(follow.ends_with(" -n shop"), "{said}");
+    drop(run(fleet, &format!("{follow} --timeout 60s")));
+    assert_eq!(soup(), "1");
+    let all = run(fleet, "windlass run list");
+    assert!(
+        all.contains("\nweb-1 ") && all.contains("\nshop/menu-2 "),
+        "{all}"
+    );
+    let own = run(fleet, "windlass run list -n shop");
+    assert!(
+        !own.contains("web-1") && own.contains("shop/menu-rollback-0-"),
+        "{own}"
+    );
 }
