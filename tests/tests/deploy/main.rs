@@ -194,6 +194,18 @@ fn the_account_may_what_it_needs(fleet: &Fleet) {
         ("impersonate users", "no"),
         ("delete memberclusters.cluster.kubernetes-fleet.io", "no"),
         (
+            "create clusterapprovalrequests.placement.kubernetes-fleet.io",
+            "yes",
+        ),
+        (
+            "create clusterstagedupdateruns.placement.kubernetes-fleet.io",
+            "no",
+        ),
+        (
+            "update clusterstagedupdatestrategies.placement.kubernetes-fleet.io",
+            "no",
+        ),
+        (
             "create clusterresourceplacements.placement.kubernetes-fleet.io",
             "no",
         ),

@@ -104,6 +104,10 @@ fn monitoring_is_an_option() {
     let has = |kinds: &[String], kind: &str| kinds.iter().any(|known| known == kind);
     let plain = kinds("resources: [../../deploy]\n");
     assert!(!has(&plain, "PodMonitor") && has(&plain, "ValidatingAdmissionPolicy"));
+    // Not every API server has the kind.
+    assert!(!has(&plain, "MutatingAdmissionPolicy"));
+    let recorded = kinds("resources: [../../deploy, ../../deploy/approvers]\n");
+    assert!(has(&recorded, "MutatingAdmissionPolicy"));
     let monitored = kinds("resources: [../../deploy]\ncomponents: [../../deploy/monitoring]\n");
     assert!(has(&monitored, "PodMonitor"));
     let bare = kinds("resources: [../../crds, ../../deploy/base]\n");

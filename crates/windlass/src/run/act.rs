@@ -171,6 +171,13 @@ pub async fn approve(of: &Which, stage: Option<&str>) -> Result<(), Failure> {
             )
             .into());
         }
+        if is_of_another(&live, &run) {
+            return Err(format!(
+                "approval request {request} is left of an earlier run of that name: the hub makes it anew; try \
+                 again in a moment"
+            )
+            .into());
+        }
         let Some(patch) = approval(&live, clock::now()) else {
             say(&format!(
                 "stage {stage} is approved already; the hub goes on in a moment"
@@ -211,6 +218,14 @@ async fn read_request(hub: &Writer, of: &Which, name: &str) -> Result<ApprovalRe
         format!("there is no approval request {name} yet: the hub makes it; try again in a moment")
             .into()
     })
+}
+
+/// Whether a request belongs to a run that had the same name.
+fn is_of_another(live: &ApprovalRequest, run: &UpdateRun) -> bool {
+    let owners = live.metadata.owner_references.iter().flatten();
+    let mut uids = owners.map(|owner| Some(&owner.uid));
+    uids.next()
+        .is_some_and(|uid| uid != run.metadata.uid.as_ref())
 }
 
 /// The approval that is meant.
