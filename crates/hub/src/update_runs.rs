@@ -91,6 +91,29 @@ impl Runs {
         self.requests.under(BY_RUN, run)
     }
 
+    /// The approval requests that a run looks at: those that name it, and those of the names that it asks
+    /// under, whosever they are.
+    #[must_use]
+    pub fn requests_for(&self, run: &UpdateRun) -> Vec<Arc<ApprovalRequest>> {
+        let mut requests = self.requests_of(&ObjectKey::of(run));
+        let stages = run
+            .status
+            .iter()
+            .flat_map(|status| status.stages_status.iter().flatten());
+        let tasks = stages.flat_map(|stage| {
+            let before = stage.before_stage_task_status.iter().flatten();
+            before.chain(stage.after_stage_task_status.iter().flatten())
+        });
+        let namespace = run.metadata.namespace.as_deref().unwrap_or_default();
+        for name in tasks.filter_map(|task| task.approval_request_name.as_ref()) {
+            let is_known = |known: &Arc<ApprovalRequest>| known.name_any() == *name;
+            if !requests.iter().any(is_known) {
+                requests.extend(self.requests.get(&ObjectKey::namespaced(namespace, name)));
+            }
+        }
+        requests
+    }
+
     /// Whether a run is to be initialized with the latest content: that isn't gathered for it any longer.
     #[must_use]
     pub fn want_latest(&self, placement: &ObjectKey) -> bool {

@@ -59,6 +59,26 @@ pub fn condition(binding: &Binding, freshness: Freshness, stage: Stage) -> Optio
     conditions::find(list, stage.as_str()).filter(|condition| freshness.covers(condition))
 }
 
+/// How many changes of its spec a binding's status is behind; those that change nothing of what is asked for
+/// count, too. 0 when the status has no conditions: then it is about nothing.
+#[must_use]
+pub fn lag(binding: &Binding) -> i64 {
+    let conditions = binding
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
+    let observed = conditions.into_iter().flatten();
+    let observed = observed
+        .filter_map(|condition| condition.observed_generation)
+        .max();
+    let generation = binding.metadata.generation;
+    observed
+        .zip(generation)
+        .map_or(0, |(observed, generation)| {
+            generation.saturating_sub(observed).max(0)
+        })
+}
+
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;

@@ -15,7 +15,8 @@ use windlass_cluster::{ApiError, ObjectKey, Writer};
 use windlass_scheduler::Schedule;
 
 use super::accessible::trouble;
-use super::bindings::{self};
+use super::bindings;
+use super::evict::sooner;
 use super::gathering::Gathering;
 use super::packing::{Places, needs_places};
 use super::plan::{self, PlacementPlan, PlacementView};
@@ -157,20 +158,25 @@ impl Actor {
             Ok(selection) => selection,
             Err(error) => {
                 let left = self.let_leave(key).await;
+                let runs = self
+                    .advance_runs_regardless(&placement, &error.to_string())
+                    .await;
                 let next = self.unselected(&placement, error, wait).await?;
-                return left.map(|()| next);
+                left?;
+                return runs.map(|wake| sooner(next, wake));
             }
         };
         match self.place(&placement, &selection, wait).await {
             // Somebody has to act: what runs stays, and the status says what is refused.
             Err(ApiError::Rejected(message)) => {
                 let left = self.let_leave(key).await;
-                self.hold_runs(key, &message).await?;
+                let runs = self.advance_runs_regardless(&placement, &message).await;
                 let again = self
                     .stand(&placement, Scheduling::Undecided(&message))
                     .await?;
                 left?;
-                Ok(again.map_or(Next::Backoff(Some(REFUSED_AGAIN)), Next::After))
+                let next = again.map_or(Next::Backoff(Some(REFUSED_AGAIN)), Next::After);
+                runs.map(|wake| sooner(next, wake))
             }
             other => other,
         }
@@ -210,9 +216,6 @@ impl Actor {
             SelectError::User(message) => Scheduling::InvalidSelectors(message),
             SelectError::Api { message, .. } => Scheduling::Undecided(message),
         };
-        if let SelectError::User(message) = &error {
-            self.hold_runs(&ObjectKey::of(placement), message).await?;
-        }
         let hold = self.stand(placement, scheduling).await?;
         let again = wait.into_iter().chain(hold).min();
         Ok(again.map_or(Next::Event, Next::After))
@@ -300,7 +303,17 @@ impl Actor {
         let policy = self.decisions(placement, policy, &schedule, now).await?;
         let around = Around {
             placement,
-            schedule: &schedule,
+            selected: schedule
+                .selected
+                .iter()
+                .map(|decision| decision.cluster_name.as_str())
+                .collect(),
+            unfulfilled: (!schedule.fulfilled).then_some(schedule.message.as_str()),
+            outdated: match (&refused, wait) {
+                (Some(why), _) => Some(format!("the present content can't be stored: {why}")),
+                (None, Some(_)) => Some("Waiting for a snapshot of the present content".to_owned()),
+                (None, None) => None,
+            },
             policy_index: policy
                 .labels()
                 .get(labels::POLICY_INDEX)

@@ -329,7 +329,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() < 254 && text.chars().all(is_part)
 }
 
-fn sooner(next: Next, again: Option<Duration>) -> Next {
+pub(super) fn sooner(next: Next, again: Option<Duration>) -> Next {
     match (next, again) {
         (Next::Event, Some(again)) => Next::After(again),
         (Next::After(after), Some(again)) => Next::After(after.min(again)),

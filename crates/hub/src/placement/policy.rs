@@ -125,6 +125,15 @@ pub fn decided_generation(snapshots: &[Arc<PolicySnapshot>]) -> Option<i64> {
     Some(latest.observed_crp_generation)
 }
 
+/// Index of the latest policy snapshot.
+#[must_use]
+pub fn latest_index(snapshots: &[Arc<PolicySnapshot>]) -> Option<u64> {
+    snapshots
+        .iter()
+        .filter_map(|snapshot| index_of(snapshot))
+        .max()
+}
+
 fn relabelled(
     inputs: &PolicyInputs<'_>,
     snapshot: &PolicySnapshot,

@@ -2,41 +2,51 @@
 //! written in its order, each prefix of which is a valid state. Bindings are changed with everything else
 //! that the placement's look changes about them, in one write each.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::{Resource, ResourceExt};
-use windlass_api::binding::BindingSpec;
+use kube::{Api, Resource, ResourceExt};
+use windlass_api::binding::{BindingSpec, BindingState};
 use windlass_api::conditions::{RunCondition, RunReason, Stage, Status};
 use windlass_api::member::MemberCluster;
 use windlass_api::placement::{ApplyStrategy, RolloutStrategyType};
-use windlass_api::run::{ApprovalRequestSpec, UpdateRunStatus};
+use windlass_api::run::{ApprovalRequestSpec, MembershipChanges, UpdateRunStatus};
 use windlass_api::scoped::{ApprovalRequest, Binding, Placement, Scope, UpdateRun, UpdateStrategy};
 use windlass_api::{Condition, labels};
 use windlass_cluster::{ApiError, ObjectKey};
 use windlass_rollout::run::{
-    Ask, InitView, Member, RunBinding, RunPlan, RunView, Snapshot, advance, init, is_initialized,
-    superseded,
+    Ask, Init, InitView, Member, RunBinding, RunPlan, RunView, Snapshot, advance, init,
+    is_initialized, superseded,
 };
-use windlass_scheduler::Schedule;
 use windlass_status::conditions::NewCondition;
 use windlass_status::defaults::rollout_type;
-use windlass_status::freshness::{self, Freshness};
-use windlass_status::ready::{Facts, classify};
+use windlass_status::freshness::{self, Freshness, lag};
+use windlass_status::ready::{Facts, Readiness, classify};
 
-use super::actor::Actor;
-use super::bindings::{BindingPlan, Digests, apply_strategy};
+use super::actor::{Actor, until};
+use super::bindings::{self, BindingPlan, Digests, apply_strategy};
+use super::policy;
 use super::snapshots::{Groups, LatestSnapshot};
 use crate::overrides::leave;
 use crate::overrides::resolve::{Lists, Resolved};
 use crate::scoped::api_in;
+use crate::world::BY_PLACEMENT;
+
+/// How long what a run goes by may come after it.
+const GRACE: SignedDuration = SignedDuration::from_secs(10);
 
 /// What the runs of a placement are looked at with.
 pub(super) struct Around<'a> {
     pub placement: &'a Placement,
-    pub schedule: &'a Schedule,
+    /// The clusters that the placement chooses.
+    pub selected: BTreeSet<&'a str>,
+    /// Why the policy is not fulfilled, if it isn't.
+    pub unfulfilled: Option<&'a str>,
+    /// Why the latest snapshot may be of older content, if it may: no run begins with it.
+    pub outdated: Option<String>,
     /// Index of the latest policy snapshot.
     pub policy_index: &'a str,
     pub groups: &'a Groups,
@@ -47,19 +57,21 @@ pub(super) struct Around<'a> {
     pub now: Timestamp,
 }
 
-/// What a run has to know of bindings and clusters; the same for every run of a placement.
-struct Picture {
-    bindings: Vec<Arc<Binding>>,
-    clusters: Vec<Arc<MemberCluster>>,
+/// What every run of a placement has to know of bindings and clusters.
+struct Picture<'a> {
+    live: &'a [Arc<Binding>],
+    bindings: Vec<RunBinding<'a>>,
+    members: Vec<Member<'a>>,
     apply: ApplyStrategy,
 }
 
 impl Actor {
     /// Takes the next step of every run of a placement. What that does to bindings is put into `plan`; when
-    /// to look again though nothing is heard.
+    /// to look again though nothing is heard. A run that can't go on keeps no other one from it.
     ///
     /// # Errors
-    /// When something could not be written or read; what was decided after that is not done.
+    /// The first thing that could not be written or read; what was decided about that run after it is not
+    /// done.
     pub(super) async fn advance_runs(
         &self,
         around: &Around<'_>,
@@ -69,12 +81,24 @@ impl Actor {
         if self.world.runs.open(&key).is_empty() {
             return Ok(None);
         }
+        let bindings = self.world.bindings_of(&key);
+        let clusters = self.world.clusters.list();
         let picture = Picture {
-            bindings: self.world.bindings_of(&key),
-            clusters: self.world.clusters.list(),
+            live: &bindings,
+            bindings: bindings_for_runs(around, &bindings),
+            members: members(&clusters),
             apply: apply_strategy(around.placement.spec.strategy.as_ref()),
         };
-        self.initialize_runs(&key, around, &picture).await?;
+        let mut trouble = Ok(());
+        let mut wake = None;
+        for run in self.world.runs.open(&key) {
+            if !is_initialized(&run) {
+                match self.initialize_run(&key, around, &picture, &run).await {
+                    Ok(at) => wake = sooner(wake, at),
+                    Err(error) => trouble = trouble.and(Err(error)),
+                }
+            }
+        }
         let open = self.world.runs.open(&key);
         let refs: Vec<&UpdateRun> = open.iter().map(|run| &**run).collect();
         let yields = superseded(&refs);
@@ -84,73 +108,129 @@ impl Actor {
         };
         // Those that were taken over from are over before the one that takes over begins.
         let (last, first): (Vec<_>, Vec<_>) = refs.iter().partition(|run| by(run).is_none());
-        let mut wake = None;
-        for run in first.into_iter().chain(last) {
+        for run in first {
             let decided = self.decide_run(around, &picture, run, by(run).map(|(_, by)| *by));
             self.write_run(run, &decided).await?;
-            wake = wake.into_iter().chain(decided.wake_at).min();
-            apply(plan, &picture.bindings, run, &decided);
         }
-        Ok(wake)
+        for run in last {
+            let decided = self.decide_run(around, &picture, run, None);
+            match self.write_run(run, &decided).await {
+                Ok(()) => {
+                    wake = sooner(wake, decided.wake_at);
+                    apply(plan, picture.live, run, &decided);
+                }
+                Err(error) => trouble = trouble.and(Err(error)),
+            }
+        }
+        trouble.map(|()| wake)
     }
 
-    async fn initialize_runs(
+    /// Takes the next step of runs though nothing can be decided for their placement: what they bring and
+    /// where is fixed, and a run that is stopped, approved or on its way back does not wait for a selector to
+    /// be mended. How long until they are looked at again.
+    ///
+    /// # Errors
+    /// As [`Self::advance_runs`].
+    pub(super) async fn advance_runs_regardless(
+        &self,
+        placement: &Placement,
+        why: &str,
+    ) -> Result<Option<Duration>, ApiError> {
+        let key = ObjectKey::of(placement);
+        if self.world.runs.open(&key).is_empty() {
+            return Ok(None);
+        }
+        let groups = self.world.groups_of(&key);
+        let policies = self.world.policies.under(BY_PLACEMENT, &key);
+        let (Some(latest), Some(policy)) = (groups.newest(), policy::latest_index(&policies))
+        else {
+            return self.hold_runs(&key, why).await.map(|()| None);
+        };
+        let overrides = self.overrides(&key, None, Some(&latest.name)).await?;
+        let bindings = self.world.bindings_of(&key);
+        let members = bindings::staying(&self.world.clusters.list());
+        let chosen = bindings.iter().filter(|binding| {
+            binding.metadata.deletion_timestamp.is_none()
+                && binding.spec.state != BindingState::Unscheduled
+                && members.contains(&binding.spec.target_cluster)
+        });
+        let now = windlass_cluster::clock::now();
+        let mut plan = BindingPlan::default();
+        let wake = self
+            .advance_runs(
+                &Around {
+                    placement,
+                    selected: chosen.map(|b| b.spec.target_cluster.as_str()).collect(),
+                    unfulfilled: None,
+                    outdated: Some(format!("what the placement selects can't be told: {why}")),
+                    policy_index: &policy.to_string(),
+                    groups: &groups,
+                    latest: &latest,
+                    overrides: &overrides,
+                    unreachable: &self.members.unreachable(),
+                    now,
+                },
+                &mut plan,
+            )
+            .await?;
+        self.write_bindings(&plan).await?;
+        Ok(wake.map(|at| until(at, now)))
+    }
+
+    /// Initializes a run, or says why that has to wait; when to look again though nothing is heard.
+    async fn initialize_run(
         &self,
         key: &ObjectKey,
         around: &Around<'_>,
-        picture: &Picture,
-    ) -> Result<(), ApiError> {
-        for run in self.world.runs.open(key) {
-            if !is_initialized(&run) {
-                let status = self.init_run(key, around, picture, &run).await?;
-                self.put_run_status(&run, status).await?;
-            }
-        }
-        Ok(())
+        picture: &Picture<'_>,
+        run: &UpdateRun,
+    ) -> Result<Option<Timestamp>, ApiError> {
+        let outcome = self.init_run(key, around, picture, run).await?;
+        let wake = match &outcome {
+            Init::Waits(_) => grace(run).filter(|end| *end > around.now),
+            Init::Status(_) => None,
+        };
+        self.put_run_status(run, outcome.into_status()).await?;
+        Ok(wake)
     }
 
     async fn init_run(
         &self,
         key: &ObjectKey,
         around: &Around<'_>,
-        picture: &Picture,
+        picture: &Picture<'_>,
         run: &UpdateRun,
-    ) -> Result<UpdateRunStatus, ApiError> {
+    ) -> Result<Init, ApiError> {
         let unfit = unfit(around.placement);
         let strategy = self.strategy_of(run).await?;
         let known = around.groups.complete();
-        let (snapshot, name) = match run.spec.resource_snapshot_index.as_deref() {
-            None | Some("") if around.latest.name.is_empty() => (Snapshot::Missing(&[]), None),
-            None | Some("") => (
-                Snapshot::Found(around.latest.index),
-                Some(around.latest.name.clone()),
-            ),
-            Some(text) => {
-                let index = text
-                    .parse::<u64>()
-                    .ok()
-                    .filter(|index| known.contains(index));
-                match index {
-                    Some(index) => (
-                        Snapshot::Found(index),
-                        Some(windlass_api::names::master_snapshot(&key.name, index)),
-                    ),
-                    None => (Snapshot::Missing(&known), None),
-                }
-            }
+        let index = run.spec.resource_snapshot_index.as_deref();
+        let wants_latest = index.is_none_or(str::is_empty);
+        let index = match index.filter(|index| !index.is_empty()) {
+            None => (!around.latest.name.is_empty()).then_some(around.latest.index),
+            Some(text) => text
+                .parse::<u64>()
+                .ok()
+                .filter(|index| known.contains(index)),
         };
+        let snapshot = index.map_or(Snapshot::Missing(&known), Snapshot::Found);
         let of_another;
-        let overrides = match &name {
-            Some(name) if *name != around.latest.name => {
-                of_another = self.overrides(key, None, Some(name)).await?;
+        let overrides = match index {
+            Some(index) if index != around.latest.index => {
+                let name = windlass_api::names::master_snapshot(&key.name, index);
+                of_another = self.overrides(key, None, Some(&name)).await?;
                 &of_another
             }
             _ => around.overrides,
         };
-        let selected = selected(around.schedule);
-        let waits = waits(overrides, &selected, &picture.bindings);
-        let members = members(&picture.clusters);
-        let views = self.bindings_for_runs(around, picture);
+        let waits = around
+            .outdated
+            .as_ref()
+            .filter(|_| wants_latest)
+            .cloned()
+            .or_else(|| unresolved(overrides, &around.selected, picture.live))
+            .or_else(|| unknown_strategy(run, strategy.as_ref(), around.now))
+            .or_else(|| unfulfilled(run, around));
         let view = InitView {
             run,
             unfit: unfit.as_deref(),
@@ -158,17 +238,17 @@ impl Actor {
             strategy: strategy.as_ref().map(|strategy| &strategy.spec),
             apply_strategy: &picture.apply,
             policy_index: around.policy_index,
-            unfulfilled: (!around.schedule.fulfilled).then_some(around.schedule.message.as_str()),
+            unfulfilled: around.unfulfilled,
             snapshot,
-            members: &members,
-            selected: &selected,
-            bindings: &views,
+            members: &picture.members,
+            selected: &around.selected,
+            bindings: &picture.bindings,
             overrides: &|cluster| {
                 let lists = lists(overrides, cluster);
                 (lists.cluster, lists.namespaced)
             },
         };
-        Ok(init(&view, around.now).into_status())
+        Ok(init(&view, around.now))
     }
 
     async fn strategy_of(&self, run: &UpdateRun) -> Result<Option<UpdateStrategy>, ApiError> {
@@ -182,21 +262,19 @@ impl Actor {
     fn decide_run(
         &self,
         around: &Around<'_>,
-        picture: &Picture,
+        picture: &Picture<'_>,
         run: &UpdateRun,
         superseded_by: Option<&str>,
     ) -> RunPlan {
-        let requests = self.world.runs.requests_of(&ObjectKey::of(run));
+        let requests = self.world.runs.requests_for(run);
         let requests: Vec<&ApprovalRequest> = requests.iter().map(|request| &**request).collect();
         let unfit = unfit(around.placement);
-        let members = members(&picture.clusters);
-        let views = self.bindings_for_runs(around, picture);
         let view = RunView {
             run,
-            bindings: &views,
+            bindings: &picture.bindings,
             requests: &requests,
-            members: &members,
-            selected: &selected(around.schedule),
+            members: &picture.members,
+            selected: &around.selected,
             policy_index: around.policy_index,
             apply_strategy: &picture.apply,
             unfit: unfit.as_deref(),
@@ -205,46 +283,26 @@ impl Actor {
         advance(&view, around.now)
     }
 
-    fn bindings_for_runs<'a>(
-        &self,
-        around: &Around<'_>,
-        picture: &'a Picture,
-    ) -> Vec<RunBinding<'a>> {
-        let mut digests = Digests::default();
-        let all = picture.bindings.iter();
-        all.map(|binding| {
-            let desired = digests.of(binding, around.groups, around.latest, around.overrides);
-            let facts = Facts {
-                binding,
-                desired_digest: desired,
-                unreachable: around.unreachable.contains(&binding.spec.target_cluster),
-                unavailable_period: SignedDuration::ZERO,
-            };
-            RunBinding {
-                name: binding.metadata.name.as_deref().unwrap_or_default(),
-                spec: &binding.spec,
-                deleting: binding.metadata.deletion_timestamp.is_some(),
-                moved_by: binding
-                    .annotations()
-                    .get(labels::MOVED_BY_RUN)
-                    .map(String::as_str),
-                readiness: classify(&facts, around.now),
-                why: first_trouble(binding, Freshness::of(binding, desired)),
-            }
-        })
-        .collect()
-    }
-
     /// Writes what is to be written before bindings change, in order.
     async fn write_run(&self, run: &UpdateRun, plan: &RunPlan) -> Result<(), ApiError> {
-        let requests = self.world.runs.requests_of(&ObjectKey::of(run));
+        let requests = self.world.runs.requests_for(run);
         let named = |name: &String| requests.iter().find(|request| request.name_any() == *name);
         for stale in plan.discard.iter().filter_map(named) {
             self.writer.delete(&**stale).await?;
             self.world.runs.observe_request_deleted(stale);
         }
         for ask in &plan.ask {
-            let request = self.writer.create(&request(run, ask)).await?;
+            let request = match self.writer.create(&request(run, ask)).await {
+                Ok(request) => request,
+                // Whose it is, the next look says.
+                Err(error @ ApiError::AlreadyExists(_)) => {
+                    let namespace = run.metadata.namespace.as_deref().unwrap_or_default();
+                    let api: Api<ApprovalRequest> = api_in(self.writer.client().clone(), namespace);
+                    let known = api.get_opt(&ask.name).await.map_err(ApiError::from_kube)?;
+                    known.ok_or(error)?
+                }
+                Err(error) => return Err(error),
+            };
             self.world.runs.observe_request(request);
         }
         for approved in plan.accept.iter().filter_map(named) {
@@ -342,33 +400,84 @@ fn unfit(placement: &Placement) -> Option<String> {
 }
 
 /// What a run has to wait for: versions of overrides that have no snapshot yet.
-fn waits(
+fn unresolved(
     overrides: &Resolved,
     selected: &BTreeSet<&str>,
     bindings: &[Arc<Binding>],
 ) -> Option<String> {
-    let waits = selected.iter().any(|cluster| {
-        overrides.waits(&BindingSpec {
-            target_cluster: (*cluster).to_owned(),
-            ..BindingSpec::default()
-        })
-    });
+    let waits = selected.iter().any(|cluster| overrides.waits(&on(cluster)));
     waits.then(|| {
         let notes = overrides.notes(bindings).join("; ");
         format!("Waiting for the snapshots of overrides: {notes}")
     })
 }
 
-fn lists(overrides: &Resolved, cluster: &str) -> Lists {
-    overrides.lists(&BindingSpec {
-        target_cluster: cluster.to_owned(),
-        ..BindingSpec::default()
+/// Until when what a run goes by may come after it, as with one `kubectl apply` of everything.
+fn grace(run: &UpdateRun) -> Option<Timestamp> {
+    let created = run.metadata.creation_timestamp.as_ref()?.0;
+    created.checked_add(GRACE).ok()
+}
+
+fn unknown_strategy(
+    run: &UpdateRun,
+    strategy: Option<&UpdateStrategy>,
+    now: Timestamp,
+) -> Option<String> {
+    let is_early = grace(run).is_some_and(|end| end > now);
+    (strategy.is_none() && is_early).then(|| {
+        let name = &run.spec.staged_rollout_strategy_name;
+        format!("Waiting a moment for strategy {name}, which does not exist")
     })
 }
 
-fn selected(schedule: &Schedule) -> BTreeSet<&str> {
-    let all = schedule.selected.iter();
-    all.map(|decision| decision.cluster_name.as_str()).collect()
+/// A policy that is not fulfilled may be in a moment; only a strict run ends by it, as upstream's do.
+fn unfulfilled(run: &UpdateRun, around: &Around<'_>) -> Option<String> {
+    let why = around.unfulfilled?;
+    let is_strict = run.spec.membership_changes == Some(MembershipChanges::Fail);
+    (!is_strict).then(|| format!("Waiting until the placement's policy is fulfilled: {why}"))
+}
+
+fn on(cluster: &str) -> BindingSpec {
+    BindingSpec {
+        target_cluster: cluster.to_owned(),
+        ..BindingSpec::default()
+    }
+}
+
+/// The bindings as runs see them.
+fn bindings_for_runs<'a>(around: &Around<'_>, live: &'a [Arc<Binding>]) -> Vec<RunBinding<'a>> {
+    let mut digests = Digests::default();
+    let mut view = |binding: &'a Arc<Binding>| {
+        let desired = digests.of(binding, around.groups, around.latest, around.overrides);
+        let facts = Facts {
+            binding,
+            desired_digest: desired,
+            unreachable: around.unreachable.contains(&binding.spec.target_cluster),
+            unavailable_period: SignedDuration::ZERO,
+        };
+        let annotations = binding.metadata.annotations.as_ref();
+        let fresh = Freshness::of(binding, desired);
+        RunBinding {
+            name: binding.metadata.name.as_deref().unwrap_or_default(),
+            spec: &binding.spec,
+            deleting: binding.metadata.deletion_timestamp.is_some(),
+            moved_by: annotations
+                .and_then(|all| all.get(labels::MOVED_BY_RUN))
+                .map(String::as_str),
+            readiness: match classify(&facts, around.now) {
+                Readiness::Unreachable => Readiness::Unreachable,
+                // What was asked for before something else, and is asked for again, was not seen to be there since.
+                _ if lag(binding) != 0 => Readiness::InProgress,
+                told => told,
+            },
+            why: first_trouble(binding, fresh),
+        }
+    };
+    live.iter().map(&mut view).collect()
+}
+
+fn lists(overrides: &Resolved, cluster: &str) -> Lists {
+    overrides.lists(&on(cluster))
 }
 
 /// The clusters that are there and don't leave.
@@ -429,32 +538,39 @@ fn request(run: &UpdateRun, ask: &Ask) -> ApprovalRequest {
 
 /// Puts what a run does to bindings into what is written of them.
 fn apply(plan: &mut BindingPlan, bindings: &[Arc<Binding>], run: &UpdateRun, decided: &RunPlan) {
-    let live = |name: &str| {
-        bindings
-            .iter()
-            .find(|b| b.metadata.name.as_deref() == Some(name))
-    };
-    for change in &decided.moves {
-        if plan
-            .delete
-            .iter()
-            .any(|gone| gone.name_any() == change.binding)
-        {
-            continue;
+    if decided.moves.is_empty() && decided.remove.is_empty() {
+        return;
+    }
+    let name_of = |binding: &Binding| binding.metadata.name.clone().unwrap_or_default();
+    let live: HashMap<String, &Arc<Binding>> = bindings
+        .iter()
+        .map(|binding| (name_of(binding), binding))
+        .collect();
+    let removed: HashSet<&String> = decided.remove.iter().collect();
+    plan.replace
+        .retain(|binding| !removed.contains(&name_of(binding)));
+    let mut gone: HashSet<String> = plan.delete.iter().map(|binding| name_of(binding)).collect();
+    for binding in decided.remove.iter().filter_map(|name| live.get(name)) {
+        if gone.insert(name_of(binding)) {
+            plan.delete.push(Arc::clone(binding));
         }
-        let mut known = plan.replace.iter_mut();
-        let binding = match known.find(|binding| binding.name_any() == change.binding) {
-            Some(binding) => binding,
-            None => {
-                let Some(binding) = live(&change.binding) else {
-                    continue;
-                };
-                plan.replace.push((**binding).clone());
-                let Some(last) = plan.replace.last_mut() else {
-                    continue;
-                };
-                last
-            }
+    }
+    let known = plan.replace.iter().enumerate();
+    let mut place: HashMap<String, usize> =
+        known.map(|(at, binding)| (name_of(binding), at)).collect();
+    for change in &decided.moves {
+        let Some(binding) = live
+            .get(&change.binding)
+            .filter(|_| !gone.contains(&change.binding))
+        else {
+            continue;
+        };
+        let at = *place.entry(change.binding.clone()).or_insert_with(|| {
+            plan.replace.push((***binding).clone());
+            plan.replace.len() - 1
+        });
+        let Some(binding) = plan.replace.get_mut(at) else {
+            continue;
         };
         change.target.set(&mut binding.spec);
         leave::give(binding, None);
@@ -464,10 +580,8 @@ fn apply(plan: &mut BindingPlan, bindings: &[Arc<Binding>], run: &UpdateRun, dec
         );
         binding.annotations_mut().extend([mark]);
     }
-    for name in &decided.remove {
-        plan.replace.retain(|binding| binding.name_any() != *name);
-        if !plan.delete.iter().any(|gone| gone.name_any() == *name) {
-            plan.delete.extend(live(name).cloned());
-        }
-    }
+}
+
+fn sooner(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+    one.into_iter().chain(other).min()
 }

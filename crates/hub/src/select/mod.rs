@@ -92,6 +92,15 @@ pub enum SelectError {
     },
 }
 
+impl std::fmt::Display for SelectError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::User(message) | Self::Api { message, .. } => f.write_str(message),
+            Self::Pending(what) => write!(f, "{what} has not been listed yet"),
+        }
+    }
+}
+
 impl From<ApiError> for SelectError {
     fn from(error: ApiError) -> Self {
         Self::Api {
