@@ -70,6 +70,12 @@ pub fn external<'a>(view: &AggregateView<'a>, clusters: &[Cluster<'a>]) -> Rollu
     {
         first.reason = Reason::RolloutControlledByExternalController;
     }
+    if let (Some(first), Some(latest)) = (verdicts.first_mut(), view.latest)
+        && latest.index != index
+    {
+        let newer = format!("; the latest is index {}; {}", latest.index, mover(view));
+        first.message += &newer;
+    }
     Rollup {
         index: Some(index),
         snapshot: Some(snapshot),
@@ -224,7 +230,7 @@ fn mover(view: &AggregateView<'_>) -> String {
         Scope::Namespaced => "StagedUpdateRun",
     };
     match view.run {
-        Some(run) => format!("{kind} {run} rolls out"),
+        Some(run) => format!("{kind} {run} is in charge"),
         None => format!(
             "the rollout is controlled by an external controller, and none is under way: a {kind} with state Run \
              moves them"

@@ -406,6 +406,8 @@ words! {
         ClusterUnreachable = "ClusterUnreachable",
         /// Extension: the cluster reports again.
         ClusterReachable = "ClusterReachable",
+        /// Extension: somebody else has changed the cluster's binding since.
+        ClusterChangedByOthers = "ClusterChangedByOthers",
         /// Extension: the cluster has nothing to go back to.
         NothingToGoBackTo = "NothingToGoBackTo",
         /// The request exists.

@@ -138,10 +138,25 @@ impl Facts {
             state,
             waits_since: progressing
                 .filter(|_| state == "waiting")
-                .map(|told| told.last_transition_time.0.as_second()),
+                .map(|told| asked_at(told_of(run)).unwrap_or(told.last_transition_time.0))
+                .map(jiff::Timestamp::as_second),
             clusters: clusters(told),
         }
     }
+}
+
+fn told_of(run: &UpdateRun) -> impl Iterator<Item = &StageStatus> {
+    let status = run.status.iter();
+    status.flat_map(|status| status.stages_status.iter().flatten())
+}
+
+/// When the approval was asked for that is waited for, if one is.
+fn asked_at<'a>(stages: impl Iterator<Item = &'a StageStatus>) -> Option<jiff::Timestamp> {
+    let open = stages
+        .flat_map(tasks)
+        .filter(|task| approved(task).is_none());
+    let asked = open.filter_map(|task| get(&task.conditions, RunCondition::ApprovalRequestCreated));
+    asked.map(|asked| asked.last_transition_time.0).min()
 }
 
 /// A run's state in a word.

@@ -135,7 +135,10 @@ impl Actor {
     }
 
     async fn process(&self, key: &ObjectKey) -> Result<Next, ApiError> {
-        self.release_runs(key).await?;
+        // What can't be let go keeps nothing else from going on.
+        if let Err(error) = self.release_runs(key).await {
+            tracing::warn!(error = error.message(), "a deleted update run is held");
+        }
         let Some(placement) = self.world.placements.get(key) else {
             return self.gone(key).await;
         };

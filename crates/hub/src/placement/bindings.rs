@@ -22,6 +22,7 @@ use windlass_rollout::{
 };
 use windlass_status::defaults::{EffectiveApply, EffectiveRolling, rollout_type};
 use windlass_status::digest::Digest;
+use windlass_status::freshness::lag;
 use windlass_status::ready::{self, classify};
 
 use super::snapshots::{Groups, LatestSnapshot};
@@ -374,6 +375,13 @@ fn rollout_binding<'a>(
             now,
         ),
         None => ready::Readiness::InProgress,
+    };
+    // What it was asked for before something else, and is asked for again, was not seen to be there since.
+    let readiness = match (readiness, binding.live.as_deref().map_or(0, lag)) {
+        (ready::Readiness::Unreachable, _) | (_, 0 | 1) => readiness,
+        // It may well serve: it does not go for free.
+        _ if spec.state == BindingState::Unscheduled => ready::Readiness::Unreachable,
+        _ => ready::Readiness::InProgress,
     };
     // No content goes out with an old override after the new one was seen.
     let waits = inputs.overrides.waits(spec);

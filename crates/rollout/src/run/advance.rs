@@ -165,7 +165,11 @@ fn decide(view: &RunView<'_>, stamp: Stamp, status: &mut UpdateRunStatus, plan: 
         return;
     }
     let strict = view.run.spec.membership_changes == Some(MembershipChanges::Fail);
-    if strict && let Some(why) = changed(view, status) {
+    // A way back is gone to its end, whoever comes and goes.
+    if strict
+        && status.rollback_status.is_none()
+        && let Some(why) = changed(view, status)
+    {
         return end(stamp, status, Err(why));
     }
     let strategy = view.run.status.as_ref();
@@ -221,11 +225,15 @@ fn conclude(pass: &Pass<'_>, status: &mut UpdateRunStatus, plan: &mut RunPlan, v
             return end(pass.stamp, status, Err(message));
         }
         Verdict::Moving { stage, found } if found.stuck.is_empty() => {
-            let message = format!(
+            let mut message = format!(
                 "{doing} stage {stage}: {} cluster(s) under way, {} to go",
                 found.under_way,
                 found.unfinished - found.under_way
             );
+            if let Some(first) = found.coming.first() {
+                let count = found.coming.len();
+                message += &format!("; {count} have no binding yet, the first is {first}");
+            }
             (Status::True, going, message)
         }
         Verdict::Moving { stage, found } => {
@@ -358,12 +366,14 @@ fn changed(view: &RunView<'_>, status: &UpdateRunStatus) -> Option<String> {
     }
 }
 
-/// Clusters that were chosen since, and those that were passed over and are back.
+/// Clusters that were chosen since, those that were passed over and are back, and those that lost what they
+/// had got (an eviction).
 fn note_joined(pass: &Pass<'_>, status: &mut UpdateRunStatus) {
     let stages = status.stages_status.iter().flatten();
     let taking_part: std::collections::BTreeSet<&str> = stages
         .flat_map(|stage| &stage.clusters)
         .filter(|cluster| !is_skipped(cluster))
+        .filter(|cluster| walk::is_open(cluster) || !pass.clusters.is_bare(&cluster.cluster_name))
         .map(|cluster| cluster.cluster_name.as_str())
         .collect();
     let joined: Vec<String> = pass

@@ -9,7 +9,7 @@ use windlass_api::run::{
     ClusterStatus, FailureKind, FailureThreshold, StageStatus, UpdateRunStatus,
 };
 
-use super::advance::{Pass, Verdict};
+use super::advance::{NAMED, Pass, Verdict};
 use super::room;
 use super::stage::{fail_stage, finish, limit_of, under_way};
 use super::stamp::{self, Stamp};
@@ -114,6 +114,7 @@ pub fn step(pass: &Pass<'_>, status: &mut UpdateRunStatus, plan: &mut RunPlan) -
     let stages = status.stages_status.as_deref().unwrap_or_default();
     let back = Back::new(pass, stages);
     let mut verdict = Verdict::Done;
+    let mut cut_off = None;
     for stage in status.rollback_status.iter_mut().flatten() {
         if !stamp::is(&stage.conditions, RunCondition::Succeeded) {
             let size = stages
@@ -122,15 +123,24 @@ pub fn step(pass: &Pass<'_>, status: &mut UpdateRunStatus, plan: &mut RunPlan) -
                 .map_or(0, |there| there.clusters.len());
             verdict = one(&back, size, stage, plan);
         }
+        if let Verdict::Moving { found, .. } = &verdict
+            && found.unfinished == found.unreachable
+        {
+            let waits = std::mem::replace(&mut verdict, Verdict::Done);
+            cut_off.get_or_insert(waits);
+        }
         if !matches!(verdict, Verdict::Done) {
             break;
         }
+    }
+    if let (Verdict::Done, Some(waits)) = (&verdict, cut_off) {
+        return waits;
     }
     let (how, reason, message) = match verdict {
         Verdict::Done => (
             Status::True,
             RunReason::UpdateRunRolledBack,
-            format!("{why}; the clusters that the run moved are back where they were"),
+            format!("{why}; {}", outcome(status)),
         ),
         Verdict::Failed(trouble) => (
             Status::False,
@@ -143,6 +153,24 @@ pub fn step(pass: &Pass<'_>, status: &mut UpdateRunStatus, plan: &mut RunPlan) -
     pass.stamp
         .set(list, RunCondition::RolledBack, how, reason, &message);
     Verdict::Failed(message)
+}
+
+/// What the way back has come to.
+fn outcome(status: &UpdateRunStatus) -> String {
+    let stages = status.rollback_status.iter().flatten();
+    let all = stages.flat_map(|stage| &stage.clusters);
+    let (skipped, back): (Vec<_>, Vec<_>) = all.partition(|cluster| walk::is_skipped(cluster));
+    let mut text = format!("{} cluster(s) are back where they were", back.len());
+    if !skipped.is_empty() {
+        let named = skipped.iter().take(NAMED).map(|c| c.cluster_name.as_str());
+        let more = if skipped.len() > NAMED { ", ..." } else { "" };
+        text += &format!(
+            ", {} were passed over: {}{more}",
+            skipped.len(),
+            named.collect::<Vec<_>>().join(", ")
+        );
+    }
+    text
 }
 
 /// A way back that is not gone to its end because the run ends.
@@ -175,6 +203,8 @@ fn one(back: &Back<'_>, size: usize, stage: &mut StageStatus, plan: &mut RunPlan
             .and_then(|config| limit_of(config, size))
             .unwrap_or(1),
         may_begin: pass.may_begin,
+        // One that is cut off keeps no other one on a version that has failed.
+        waits_for_all: false,
         threshold: Some(&failures),
         longest: room::message_of(pass.total),
     };

@@ -1,6 +1,6 @@
 //! Which run a placement follows: two at once would undo each other's work.
 
-use windlass_api::conditions::RunCondition;
+use windlass_api::conditions::{RunCondition, RunReason};
 use windlass_api::run::RunState;
 use windlass_api::scoped::UpdateRun;
 
@@ -51,9 +51,14 @@ fn contenders<'a>(runs: &[&'a UpdateRun]) -> Vec<&'a UpdateRun> {
     open
 }
 
-/// Whether a run has moved anything, or waited to.
+/// Whether a run has moved anything, or waits to. One that was stopped before it did has not.
 fn is_begun(run: &UpdateRun) -> bool {
-    let status = run.status.as_ref();
-    status
-        .is_some_and(|status| stamp::find(&status.conditions, RunCondition::Progressing).is_some())
+    let Some(status) = &run.status else {
+        return false;
+    };
+    let stages = status.stages_status.iter().flatten();
+    let mut stages = stages.chain(&status.deletion_stage_status);
+    let told = stamp::find(&status.conditions, RunCondition::Progressing);
+    told.is_some_and(|told| told.reason != RunReason::UpdateRunStopped.as_str())
+        || stages.any(|stage| stage.start_time.is_some())
 }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use windlass_api::binding::BindingState;
 use windlass_api::conditions::{RunCondition, RunReason, Status};
 use windlass_api::placement::{ApplyStrategy, NamespacedName};
 use windlass_api::run::{
@@ -18,7 +17,7 @@ use super::room;
 use super::stage::limit_of;
 use super::stamp::Stamp;
 use super::tasks::request_name;
-use super::view::{Member, RunBinding};
+use super::view::{Member, RunBinding, is_fresh};
 
 /// Clusters named in a message before the rest is only counted (hub §3.3).
 const NAMED: usize = 10;
@@ -198,12 +197,17 @@ fn named(cluster: &str) -> ClusterStatus {
     }
 }
 
-/// Clusters whose bindings are no longer wanted, by name.
+/// Clusters that have what is no longer placed there, by name. In the look at a new policy their bindings
+/// don't say so yet.
 fn removed<'a>(view: &InitView<'a>) -> BTreeSet<&'a str> {
-    let unwanted = view
-        .bindings
-        .iter()
-        .filter(|binding| !binding.deleting && binding.spec.state == BindingState::Unscheduled);
+    let members: BTreeSet<&str> = view.members.iter().map(|member| member.name).collect();
+    let unwanted = view.bindings.iter().filter(|binding| {
+        let cluster = binding.spec.target_cluster.as_str();
+        !binding.deleting
+            && !is_fresh(binding.spec)
+            && members.contains(cluster)
+            && !view.selected.contains(cluster)
+    });
     unwanted
         .map(|binding| binding.spec.target_cluster.as_str())
         .collect()

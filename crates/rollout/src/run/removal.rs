@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use windlass_api::binding::BindingState;
 use windlass_api::conditions::{RunCondition, RunReason, Status};
 use windlass_api::run::{ClusterStatus, StageStatus};
 
@@ -10,7 +9,7 @@ use super::advance::{Pass, Verdict};
 use super::stage::{finish, stand, under_way};
 use super::stamp::{self, Stamp};
 use super::view::{RunBinding, RunPlan};
-use super::walk::{Found, is_open, is_started};
+use super::walk::{Found, is_open, is_started, note_time};
 
 /// The next step of that stage. One that was stopped before it began stands (trap T4).
 pub fn step(pass: &Pass<'_>, stage: &mut StageStatus, plan: &mut RunPlan) -> Verdict {
@@ -39,8 +38,9 @@ pub fn step(pass: &Pass<'_>, stage: &mut StageStatus, plan: &mut RunPlan) -> Ver
 fn remove(pass: &Pass<'_>, stage: &mut StageStatus, plan: &mut RunPlan) -> Found {
     let mut doomed: BTreeMap<&str, Vec<&RunBinding<'_>>> = BTreeMap::new();
     for binding in pass.view.bindings {
-        if binding.deleting || binding.spec.state == BindingState::Unscheduled {
-            let cluster = binding.spec.target_cluster.as_str();
+        let cluster = binding.spec.target_cluster.as_str();
+        // What is chosen again in this very look is not unwanted, whatever its binding still says.
+        if binding.deleting || !pass.view.selected.contains(cluster) {
             doomed.entry(cluster).or_default().push(binding);
         }
     }
@@ -62,6 +62,13 @@ fn remove(pass: &Pass<'_>, stage: &mut StageStatus, plan: &mut RunPlan) -> Found
             stage.start_time.get_or_insert(now);
         }
         found.under_way += 1;
+        note_time(
+            pass.stamp,
+            cluster,
+            "its removal has not ended",
+            plan,
+            &mut found,
+        );
         let left = bindings.iter().filter(|binding| !binding.deleting);
         plan.remove
             .extend(left.map(|binding| binding.name.to_owned()));

@@ -53,7 +53,7 @@ pub fn judge(
         let listed = threshold.count.as_ref();
         listed.is_none_or(|listed| listed.contains(&kind))
     };
-    let late = counts(FailureKind::Unavailable) && kind != FailureKind::ApplyFailed;
+    let late = counts(FailureKind::Unavailable);
     if kind != FailureKind::Unavailable && counts(kind) {
         return Judgement::Failed(said(binding).to_owned());
     }

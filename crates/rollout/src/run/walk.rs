@@ -10,7 +10,7 @@ use windlass_status::ready::Readiness;
 
 use super::stamp::{self, Stamp};
 use super::threshold::{Judgement, judge, said};
-use super::view::{RunBinding, RunPlan, RunView, Version};
+use super::view::{RunBinding, RunPlan, RunView, Version, is_fresh};
 
 /// A cluster that takes longer is told of (hub §3.9).
 const STUCK_AFTER: SignedDuration = SignedDuration::from_mins(5);
@@ -83,6 +83,12 @@ impl<'a> Clusters<'a> {
         self.members.contains(cluster)
     }
 
+    /// Whether a cluster has a binding that asks for nothing yet.
+    pub fn is_bare(&self, cluster: &str) -> bool {
+        let binding = self.bindings.get(cluster);
+        binding.is_some_and(|binding| is_fresh(binding.spec))
+    }
+
     /// Whether a cluster has a binding that is to stay.
     pub fn is_bound(&self, cluster: &str) -> bool {
         self.bindings.contains_key(cluster)
@@ -101,6 +107,8 @@ pub struct Walk<'a> {
     pub may_begin: bool,
     /// What counts as failed.
     pub threshold: Option<&'a FailureThreshold>,
+    /// Whether a cluster that can't be reached holds its place among those under way.
+    pub waits_for_all: bool,
     /// How long a message about one cluster may be, in bytes of JSON.
     pub longest: usize,
 }
@@ -123,6 +131,10 @@ pub struct Found {
     pub unfinished: usize,
     /// Those of them that were begun with.
     pub under_way: usize,
+    /// Those begun with that can't be reached and hold no place.
+    pub unreachable: usize,
+    /// Clusters that are to get a binding first.
+    pub coming: Vec<String>,
     /// Clusters that have failed, in order.
     pub failed: Vec<String>,
     /// Clusters under way for too long, and why.
@@ -177,7 +189,7 @@ fn follow(
         Place::Coming => {
             found.unfinished += 1;
             found.under_way += 1;
-            return note_time(walk, cluster, "it has no binding", plan, found);
+            return note_time(walk.stamp, cluster, "it has no binding", plan, found);
         }
         Place::Bound(binding) => binding,
     };
@@ -198,7 +210,7 @@ fn follow(
         found.unfinished += 1;
         found.under_way += 1;
         return note_time(
-            walk,
+            walk.stamp,
             cluster,
             "its binding is yet to be written",
             plan,
@@ -211,9 +223,13 @@ fn follow(
         Judgement::Failed(why) => fail(walk, cluster, &why),
         Judgement::Going(at) => {
             found.unfinished += 1;
-            found.under_way += 1;
+            if walk.waits_for_all || binding.readiness != Readiness::Unreachable {
+                found.under_way += 1;
+            } else {
+                found.unreachable += 1;
+            }
             at.into_iter().for_each(|at| plan.wake(at));
-            note_time(walk, cluster, said(binding), plan, found);
+            note_time(walk.stamp, cluster, said(binding), plan, found);
         }
     }
 }
@@ -251,6 +267,7 @@ fn begin_with(
         Place::Out(reason, message) => return skip(walk, cluster, reason, message),
         Place::Coming => {
             found.unfinished += 1;
+            found.coming.push(cluster.cluster_name.clone());
             return;
         }
         Place::Bound(binding) => binding,
@@ -267,7 +284,7 @@ fn begin_with(
     }
     if !has {
         if let Err(why) = way.begin(cluster, binding.spec) {
-            return skip(walk, cluster, RunReason::NothingToGoBackTo, why);
+            return skip(walk, cluster, RunReason::ClusterChangedByOthers, why);
         }
         plan.moves.push(way.version(cluster).to_move(binding));
     }
@@ -278,16 +295,16 @@ fn begin_with(
 }
 
 /// Notes that a cluster takes its time, or when it will have.
-fn note_time(
-    walk: &Walk<'_>,
+pub fn note_time(
+    stamp: Stamp,
     cluster: &ClusterStatus,
     why: &str,
     plan: &mut RunPlan,
     found: &mut Found,
 ) {
-    let since = stamp::since(&cluster.conditions, RunCondition::Started).unwrap_or(walk.stamp.now);
+    let since = stamp::since(&cluster.conditions, RunCondition::Started).unwrap_or(stamp.now);
     let at = stuck_at(since);
-    if at <= walk.stamp.now {
+    if at <= stamp.now {
         let stuck = (cluster.cluster_name.clone(), why.to_owned());
         found.stuck.push(stuck);
     } else {

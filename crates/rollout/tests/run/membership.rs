@@ -276,3 +276,29 @@ fn a_run_that_was_not_begun_does_not_mind_changes() {
     assert!(fleet.pass().is_empty());
     assert!(!is_over(&fleet.run));
 }
+
+/// In the look at a new policy a binding does not say yet that it is not wanted.
+#[test]
+fn what_a_new_policy_leaves_out_is_removed() {
+    let mut fleet = Fleet::new(&[("a", 1, json!({}))]);
+    fleet.join("x", "none");
+    fleet.binding("x").spec.resource_snapshot_name = "p-0-snapshot".into();
+    fleet.selected.remove("x");
+    let mut fleet = fleet.begun();
+    fleet.pass();
+    fleet.works(&["a1"]);
+    assert_eq!(fleet.pass(), ["-b-x"]);
+}
+
+/// A cluster that is done and loses what it got waits for the next run, and is told of.
+#[test]
+fn a_done_cluster_that_is_evicted_has_joined_anew() {
+    let mut fleet = Fleet::new(&[("a", 2, json!({}))]).begun();
+    fleet.pass();
+    fleet.works(&["a1"]);
+    fleet.pass();
+    fleet.bindings.retain(|b| b.spec.target_cluster != "a1");
+    fleet.bind("a1", "");
+    fleet.pass();
+    assert_eq!(fleet.status().joined_clusters, Some(vec!["a1".to_owned()]));
+}

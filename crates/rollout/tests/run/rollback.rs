@@ -93,7 +93,7 @@ fn in_reverse_order_step_by_step() {
     assert_eq!(fleet.says(Succeeded), "False UpdateRunFailed");
     assert_eq!(
         fleet.message(Succeeded),
-        format!("{WHY}; the clusters that the run moved are back where they were")
+        format!("{WHY}; 5 cluster(s) are back where they were")
     );
     assert_eq!(fleet.asking(OLD).len(), 8);
 }
@@ -203,7 +203,7 @@ fn a_cluster_that_somebody_else_has_changed_before() {
     assert_eq!(fleet.says(RolledBack), "True UpdateRunRolledBack");
     assert_eq!(fleet.asking("p-2-snapshot"), ["a1", "a2"]);
     let list = fleet.back("a").clusters[1].conditions.as_ref();
-    assert_eq!(says(list, Skipped), "True NothingToGoBackTo");
+    assert_eq!(says(list, Skipped), "True ClusterChangedByOthers");
     assert_eq!(
         message(list, Skipped),
         "Somebody else has changed the cluster's binding since; it stays as it is"
@@ -342,8 +342,7 @@ fn by_the_threshold_of_the_run() {
     fleet.pass();
     assert_eq!(
         fleet.message(RolledBack),
-        "1 of 2 cluster(s) of the run failed, 0 may: b1; the clusters that the run moved are back where they \
-         were"
+        "1 of 2 cluster(s) of the run failed, 0 may: b1; 2 cluster(s) are back where they were"
     );
 }
 
@@ -373,4 +372,44 @@ impl Fleet {
         }
         panic!("no end: {:#?}", self.run.status);
     }
+}
+
+/// One that is cut off keeps no other one on a version that has failed; the run waits for it at the end.
+#[test]
+fn one_that_is_cut_off_holds_up_nobody() {
+    let stages = [("a", 2, json!({})), ("b", 1, none_may(&json!(1)))];
+    let mut fleet = Fleet::new(&stages).begun();
+    for cluster in ["a1", "a2"] {
+        fleet.pass();
+        fleet.works(&[cluster]);
+    }
+    fleet.pass();
+    fleet.fails("b1", "x");
+    assert_eq!(fleet.pass(), ["b-b1"]);
+    fleet.works(&["b1"]);
+    assert_eq!(fleet.pass(), ["b-a2"]);
+    fleet.unreachable("a2");
+    assert_eq!(fleet.pass(), ["b-a1"]);
+    fleet.works(&["a1"]);
+    fleet.pass();
+    assert!(!is_over(&fleet.run));
+    fleet.works(&["a2"]);
+    fleet.pass();
+    assert_eq!(fleet.says(RolledBack), "True UpdateRunRolledBack");
+}
+
+/// A strict run ends by a change of its clusters, but goes its way back to the end.
+#[test]
+fn a_strict_run_goes_back_whoever_comes() {
+    let mut fleet = Fleet::new(&[("a", 2, none_may(&json!(2)))]);
+    fleet.spec(&json!({"membershipChanges": "Fail"}));
+    let mut fleet = fleet.begun();
+    fleet.pass();
+    fleet.fails("a1", "x");
+    fleet.pass();
+    fleet.join("a3", "a");
+    fleet.pass();
+    fleet.works(&["a1", "a2"]);
+    fleet.pass();
+    assert_eq!(fleet.says(RolledBack), "True UpdateRunRolledBack");
 }

@@ -335,6 +335,7 @@ fn what_is_chosen_again_is_not_removed() {
     fleet.binding("x").spec.state = BindingState::Bound;
     fleet.binding("y").deleting = true;
     fleet.bind("y", "");
+    fleet.selected.extend(["x".to_owned(), "y".to_owned()]);
     fleet.bindings.retain(|b| b.spec.target_cluster != "z");
     assert!(fleet.pass().is_empty());
     let removed = |fleet: &Fleet| -> Vec<String> {

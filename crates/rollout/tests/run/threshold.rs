@@ -155,7 +155,14 @@ fn what_counts_as_failed() {
     let apply: &[&str] = &["ApplyFailed"];
     let rows: &[(Readiness, &str, i64, &[&str])] = &[
         (Failed(Stage::Applied), other, 0, apply),
-        (Failed(Stage::Applied), other, 9999, apply),
+        (Failed(Stage::Applied), other, 299, apply),
+        // Whatever keeps it from being available.
+        (
+            Failed(Stage::Applied),
+            other,
+            300,
+            &["ApplyFailed", "Unavailable"],
+        ),
         (Failed(Stage::Overridden), "OverriddenFailed", 0, apply),
         (Failed(Stage::WorkSynchronized), "SyncWorkFailed", 0, apply),
         (Undisturbed, "OverriddenFailed", 0, apply),
