@@ -2,6 +2,7 @@
 
 mod cli;
 mod crds;
+mod drain;
 mod election;
 mod endpoint;
 mod hub;
@@ -14,6 +15,7 @@ mod placeable;
 mod plan;
 mod status;
 mod table;
+mod uncordon;
 
 use std::process::ExitCode;
 
@@ -31,6 +33,8 @@ struct Cli {
 enum Command {
     /// Print the CustomResourceDefinitions as YAML.
     Crds(crds::Args),
+    /// Take what is placed on a cluster off it, within the disruption budgets, and let nothing new come.
+    Drain(drain::Args),
     /// Run the hub.
     Hub(Box<hub::Args>),
     /// Join a cluster: the hub will deliver to it.
@@ -43,6 +47,8 @@ enum Command {
     Plan(plan::Args),
     /// Show placements, or how one fares on each cluster.
     Status(status::Args),
+    /// Let placements come to a cluster again, after a drain.
+    Uncordon(uncordon::Args),
 }
 
 fn main() -> ExitCode {
@@ -61,12 +67,14 @@ fn main() -> ExitCode {
     let result = runtime.block_on(async {
         match cli.command {
             Command::Crds(args) => crds::run(&args),
+            Command::Drain(args) => drain::run(args).await,
             Command::Hub(args) => hub::run(*args).await,
             Command::Join(args) => join::run(args).await,
             Command::Leave(args) => leave::run(args).await,
             Command::Migrate(args) => migrate::run(args).await,
             Command::Plan(args) => plan::run(args).await,
             Command::Status(args) => status::run(args).await,
+            Command::Uncordon(args) => uncordon::run(args).await,
         }
     });
     // Not dropped: that would wait for name look-ups that hang.
