@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use windlass_api::conditions::{Reason, Stage, Status};
+use windlass_api::scoped::Scope;
 
 use crate::cluster::{Cluster, Target};
 use crate::view::{AggregateView, ExternalUnset};
@@ -159,7 +160,7 @@ fn unset(view: &AggregateView<'_>, clusters: &[Cluster<'_>]) -> Vec<Verdict> {
             stage: *stage,
             status: Status::Unknown,
             reason: Reason::RolloutControlledByExternalController,
-            message: disagreement(clusters),
+            message: disagreement(view, clusters),
         },
         _ => Verdict {
             stage: *stage,
@@ -175,18 +176,17 @@ fn unset(view: &AggregateView<'_>, clusters: &[Cluster<'_>]) -> Vec<Verdict> {
 }
 
 /// Names each index with how many clusters observe it, the most common first.
-fn disagreement(clusters: &[Cluster<'_>]) -> String {
+fn disagreement(view: &AggregateView<'_>, clusters: &[Cluster<'_>]) -> String {
     /// Indexes named before the rest is only counted; a fleet may be on very many.
     const NAMED: usize = 10;
     let mut groups: BTreeMap<Option<&str>, usize> = BTreeMap::new();
     for cluster in clusters {
         *groups.entry(cluster.index).or_default() += 1;
     }
+    let who = mover(view);
     if groups.keys().all(Option::is_none) {
         return format!(
-            "The rollout is controlled by an external controller, and none of {} observes a resource \
-             index yet; to roll out, set spec.resourceSnapshotName and state Bound of the \
-             ClusterResourceBindings",
+            "None of {} observes a resource index yet; {who}",
             words::count(clusters.len())
         );
     }
@@ -212,8 +212,22 @@ fn disagreement(clusters: &[Cluster<'_>]) -> String {
         parts.push(format!("{more} more"));
     }
     format!(
-        "The rollout is controlled by an external controller, and clusters observe different resource \
-         indexes: {}",
+        "Clusters observe different resource indexes: {}; {who}",
         parts.join(", ")
     )
+}
+
+/// Who rolls out, or would.
+fn mover(view: &AggregateView<'_>) -> String {
+    let kind = match view.scope {
+        Scope::Cluster => "ClusterStagedUpdateRun",
+        Scope::Namespaced => "StagedUpdateRun",
+    };
+    match view.run {
+        Some(run) => format!("{kind} {run} rolls out"),
+        None => format!(
+            "the rollout is controlled by an external controller, and none is under way: a {kind} with state Run \
+             moves them"
+        ),
+    }
 }

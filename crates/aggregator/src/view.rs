@@ -46,6 +46,8 @@ pub struct AggregateView<'a> {
     pub resources_of: &'a dyn Fn(&str) -> Option<&'a [ResourceIdentifier]>,
     /// What stands for a condition that clusters can't agree on (External).
     pub external_unset: ExternalUnset,
+    /// Name of the update run that rolls out at present, if one does (External).
+    pub run: Option<&'a str>,
     /// How large the status may get.
     pub budget: Budget,
 }

@@ -297,7 +297,10 @@ fn rows_27_to_29_external_disagreement() {
         &row_27,
         &["a idx= | Sch=T RS=U/RolloutStartedUnknown"],
     );
-    assert!(message.contains("spec.resourceSnapshotName"), "{message}");
+    assert!(
+        message.contains("a ClusterStagedUpdateRun with state Run"),
+        "{message}"
+    );
 
     let rolled = format!("a snap=0 {FULFILLED}");
     let row_28 = World::external("0").bound(&rolled).bound("b snap=");

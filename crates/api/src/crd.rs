@@ -9,6 +9,7 @@ mod checks;
 mod envelope;
 mod normalise;
 mod rules;
+mod runs;
 mod status_copy;
 mod twin;
 
@@ -66,6 +67,7 @@ pub fn hub_crds() -> Result<Vec<Value>, serde_json::Error> {
     crds.extend(overrides()?);
     crds.extend(evictions()?);
     crds.extend(envelope::crds());
+    crds.extend(runs::crds()?);
     Ok(crds)
 }
 

@@ -46,5 +46,7 @@ pub const STORAGE_VERSION: &str = "v1beta1";
 pub const SERVED_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 /// Those of overrides and their snapshots: many a manifest that people have still says v1alpha1 (API §1.1).
 pub const SERVED_VERSIONS_OF_OVERRIDES: [&str; 3] = ["v1", "v1alpha1", "v1beta1"];
+/// Those of the cluster-scoped kinds of update runs, for the same reason.
+pub const SERVED_VERSIONS_OF_RUNS: [&str; 3] = SERVED_VERSIONS_OF_OVERRIDES;
 /// Those of evictions and disruption budgets, which upstream has no v1 of (API §1.1).
 pub const SERVED_VERSIONS_OF_EVICTIONS: [&str; 2] = ["v1alpha1", "v1beta1"];

@@ -26,6 +26,7 @@ pub mod report_back;
 pub mod run;
 pub mod scoped;
 pub mod select;
+pub mod update_runs;
 mod worker;
 pub mod works;
 pub mod world;

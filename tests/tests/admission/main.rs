@@ -1,6 +1,7 @@
 //! What the API server takes and refuses by schema and CEL, in both served versions (API §2.12, §6.3, §6.4).
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+mod runs;
 mod tables;
 
 use windlass_tests::{Fleet, eventually};
@@ -146,7 +147,11 @@ fn what_the_api_server_takes_and_refuses() {
     let crds = fleet.windlass(&["crds"]).unwrap();
     fleet.apply("hub", &crds);
     eventually("the kinds are served", || {
-        ["crp", "rp", "cluster"].iter().all(|kind| {
+        [
+            "crp", "rp", "cluster", "csur", "sur", "csus", "sus", "careq", "areq",
+        ]
+        .iter()
+        .all(|kind| {
             fleet
                 .try_kubectl("hub", &format!("get {kind}"), None)
                 .is_ok()
@@ -177,5 +182,7 @@ fn what_the_api_server_takes_and_refuses() {
                 .map(|fault| format!("MemberCluster {version} {fault}")),
         );
     }
+    faults.extend(runs::faults(&fleet));
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+    runs::who_approved(&fleet);
 }

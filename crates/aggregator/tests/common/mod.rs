@@ -207,6 +207,7 @@ impl World {
             }),
             resources_of: &lookup,
             external_unset: self.unset,
+            run: None,
             budget: self.budget,
         };
         aggregate(&view, at(now))

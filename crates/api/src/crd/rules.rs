@@ -184,6 +184,131 @@ fn add_overrides(kind: &str, schema: &mut Value) {
     }
 }
 
+/// What holds for update runs of both scopes.
+const RUNS: [(&str, &str, &str); 7] = [
+    // N1
+    (
+        "",
+        "size(self.metadata.name) < 64",
+        "metadata.name must be shorter than 64 characters",
+    ),
+    // U1
+    (
+        SPEC,
+        "!has(oldSelf.state) || oldSelf.state != 'Initialize' || !has(self.state) || self.state != 'Stop'",
+        "state cannot go from Initialize to Stop: nothing moves yet",
+    ),
+    // U2
+    (
+        SPEC,
+        "!has(oldSelf.state) || oldSelf.state != 'Run' || (has(self.state) && self.state != 'Initialize')",
+        "state cannot go from Run to Initialize; use Stop",
+    ),
+    // U3
+    (
+        SPEC,
+        "!has(oldSelf.state) || oldSelf.state != 'Stop' || (has(self.state) && self.state != 'Initialize')",
+        "state cannot go from Stop to Initialize; use Run",
+    ),
+    // U4
+    (
+        "/properties/spec/properties/placementName",
+        "self == oldSelf",
+        "placementName is immutable",
+    ),
+    // U5; ours holds also for a run that had none, for it has the latest then.
+    (
+        SPEC,
+        "(has(self.resourceSnapshotIndex) ? self.resourceSnapshotIndex : '') == (has(oldSelf.resourceSnapshotIndex) ? oldSelf.resourceSnapshotIndex : '')",
+        "resourceSnapshotIndex is immutable; create another run for another version",
+    ),
+    // U6
+    (
+        "/properties/spec/properties/stagedRolloutStrategyName",
+        "self == oldSelf",
+        "stagedRolloutStrategyName is immutable",
+    ),
+];
+
+const SPEC: &str = "/properties/spec";
+const STAGE: &str = "/properties/spec/properties/stages/items";
+
+/// What holds for strategies of both scopes. In the copy that a run keeps of its strategy there is nothing to
+/// check any more.
+const STRATEGIES: [(&str, &str, &str); 5] = [
+    // S1
+    (
+        "/properties/beforeStageTasks/items",
+        "self.type != 'Approval' || !has(self.waitTime)",
+        "waitTime is not allowed in a task of type Approval",
+    ),
+    (
+        "/properties/afterStageTasks/items",
+        "self.type != 'Approval' || !has(self.waitTime)",
+        "waitTime is not allowed in a task of type Approval",
+    ),
+    // S2
+    (
+        "/properties/afterStageTasks/items",
+        "self.type != 'TimedWait' || has(self.waitTime)",
+        "waitTime is required in a task of type TimedWait",
+    ),
+    // S3
+    (
+        "/properties/beforeStageTasks/items",
+        "self.type != 'TimedWait'",
+        "beforeStageTasks can't have a task of type TimedWait",
+    ),
+    // S4
+    (
+        "/properties/maxConcurrency",
+        "type(self) != int || self >= 1",
+        "maxConcurrency must be 1 or more, or a percentage",
+    ),
+];
+
+/// Of a number of failures, wherever it stands.
+const FAILURES: (&str, &str) = (
+    "type(self) != int || self >= 0",
+    "maxFailures must not be negative",
+);
+
+fn add_runs(kind: &str, schema: &mut Value) {
+    match kind {
+        "ClusterStagedUpdateRun" | "StagedUpdateRun" => {
+            for (path, rule, message) in RUNS {
+                push(schema, path, rule, message);
+            }
+            let path = "/properties/spec/properties/failureThreshold/properties/maxFailures";
+            push(schema, path, FAILURES.0, FAILURES.1);
+        }
+        "ClusterStagedUpdateStrategy" | "StagedUpdateStrategy" => {
+            for (path, rule, message) in STRATEGIES {
+                push(schema, &format!("{STAGE}{path}"), rule, message);
+            }
+            let path = format!("{STAGE}/properties/failureThreshold/properties/maxFailures");
+            push(schema, &path, FAILURES.0, FAILURES.1);
+            // Two of one name would share their approvals.
+            push(
+                schema,
+                "/properties/spec/properties/stages",
+                "self.all(x, self.exists_one(y, y.name == x.name))",
+                "stages must not have the same name twice",
+            );
+        }
+        "ClusterApprovalRequest" | "ApprovalRequest" => {
+            // A1
+            push(
+                schema,
+                SPEC,
+                "self == oldSelf",
+                "the spec of an approval request is immutable",
+            );
+        }
+        _ => {}
+    }
+}
+
 /// Adds the rules of a kind to its schema.
 pub fn add(kind: &str, schema: &mut Value) {
     let like = if kind == "ResourcePlacement" {
@@ -198,6 +323,7 @@ pub fn add(kind: &str, schema: &mut Value) {
         }
     }
     add_overrides(kind, schema);
+    add_runs(kind, schema);
     if like == "ClusterResourcePlacement" {
         let scoped = format!("{NAMESPACE} && x.selectionScope == 'NamespaceWithResourceSelectors'");
         let path = "/properties/spec";

@@ -12,6 +12,7 @@ mod reader;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use windlass_api::conditions::{RunCondition, RunReason};
 use windlass_api::crd::all_crds;
 
 use self::reader::{Rows, expand, tables, walk};
@@ -35,6 +36,9 @@ fn twin_of(kind: &str) -> &str {
         "SchedulingPolicySnapshot" => "ClusterSchedulingPolicySnapshot",
         "ResourceSnapshot" => "ClusterResourceSnapshot",
         "ResourceBinding" => "ClusterResourceBinding",
+        "StagedUpdateRun" => "ClusterStagedUpdateRun",
+        "StagedUpdateStrategy" => "ClusterStagedUpdateStrategy",
+        "ApprovalRequest" => "ClusterApprovalRequest",
         other => other,
     }
 }
@@ -47,9 +51,10 @@ const ONE_VERSION: [&str; 3] = [
 ];
 
 /// Kinds without the subresource (API §1.1).
-const WITHOUT_STATUS: [&str; 2] = [
+const WITHOUT_STATUS: [&str; 3] = [
     "ClusterResourcePlacementStatus",
     "ClusterResourcePlacementDisruptionBudget",
+    "StagedUpdateStrategy",
 ];
 
 fn schema(crd: &Value) -> &Value {
@@ -113,9 +118,17 @@ fn every_extension_is_documented_and_optional() {
             count += 1;
         }
     }
+    let fields = document
+        .split("\n## ")
+        .find(|part| part.starts_with("Fields"));
+    let rows = fields
+        .unwrap()
+        .lines()
+        .filter(|line| line.starts_with("| "));
     assert_eq!(
         count,
-        document.matches("| `status.").count() + document.matches("| `spec.").count(),
+        // Without the heading.
+        rows.count() - 1,
         "docs/extensions.md lists fields that do not exist"
     );
     for word in [
@@ -134,6 +147,11 @@ fn every_extension_is_documented_and_optional() {
         windlass_api::labels::ALLOW_CASCADE,
         windlass_api::labels::PLACED,
         windlass_api::labels::CREDENTIALS_CLUSTER,
+        windlass_api::labels::MOVED_BY_RUN,
+        RunCondition::Skipped.as_str(),
+        RunCondition::Superseded.as_str(),
+        RunCondition::RolledBack.as_str(),
+        RunReason::UpdateRunInitializing.as_str(),
         "CredentialsValid",
         "windlass.dev/token-issued",
         "windlass.dev/token-expires",
@@ -148,7 +166,12 @@ fn every_extension_is_documented_and_optional() {
 /// API §1.1, §1.2.
 fn served(kind: &str) -> &'static [&'static str] {
     match kind {
-        _ if kind.contains("Override") => &["v1", "v1alpha1", "v1beta1"],
+        _ if kind.contains("Override")
+            || kind.starts_with("ClusterStaged")
+            || kind == "ClusterApprovalRequest" =>
+        {
+            &["v1", "v1alpha1", "v1beta1"]
+        }
         "ClusterResourcePlacementEviction" | "ClusterResourcePlacementDisruptionBudget" => {
             &["v1alpha1", "v1beta1"]
         }
@@ -217,6 +240,32 @@ fn placement_rules(kind: &str, of_spec: usize) -> BTreeMap<String, usize> {
     .into()
 }
 
+/// How many CEL rules stand where, for the kinds of update runs.
+fn run_rules() -> BTreeMap<String, usize> {
+    let mut rules = BTreeMap::new();
+    for prefix in ["Cluster", ""] {
+        for (path, number) in [
+            ("StagedUpdateRun", 1),                                       // N1
+            ("StagedUpdateRun.spec", 4),                                  // U1 to U3, U5
+            ("StagedUpdateRun.spec.placementName", 1),                    // U4
+            ("StagedUpdateRun.spec.stagedRolloutStrategyName", 1),        // U6
+            ("StagedUpdateRun.spec.failureThreshold.maxFailures", 1),     // ours
+            ("StagedUpdateStrategy.spec.stages", 1),                      // ours: names differ
+            ("StagedUpdateStrategy.spec.stages[].beforeStageTasks[]", 2), // S1, S3
+            ("StagedUpdateStrategy.spec.stages[].afterStageTasks[]", 2),  // S1, S2
+            ("StagedUpdateStrategy.spec.stages[].maxConcurrency", 1),     // S4
+            (
+                "StagedUpdateStrategy.spec.stages[].failureThreshold.maxFailures",
+                1,
+            ), // ours
+            ("ApprovalRequest.spec", 1),                                  // A1
+        ] {
+            rules.insert(format!("{prefix}{path}"), number);
+        }
+    }
+    rules
+}
+
 /// How many CEL rules stand where (API §2.12).
 #[test]
 fn rules_stand_where_the_reference_says_and_name_the_field() {
@@ -268,6 +317,7 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
         expected.insert(format!("ClusterResourcePlacement{path}"), number);
     }
     expected.extend(placement_rules("ClusterResourcePlacement", 8));
+    expected.extend(run_rules());
     // Without P2 and P3.
     expected.extend(placement_rules("ResourcePlacement", 6));
     // §6.4
@@ -314,6 +364,13 @@ fn rules_stand_where_the_reference_says_and_name_the_field() {
                 "serverSideApplyConfig",
                 "taint",
                 "snapshot is immutable",
+                "state cannot",
+                "resourceSnapshotIndex",
+                "stagedRolloutStrategyName",
+                "stages",
+                "waitTime",
+                "StageTasks",
+                "approval request",
             ];
             assert!(
                 names.iter().any(|name| message.contains(name)),

@@ -154,6 +154,48 @@ fn names() {
             None,
             ["fleet", "fleet-placement"],
         ),
+        (
+            "ClusterStagedUpdateRun",
+            "placement",
+            "clusterstagedupdateruns",
+            Some("csur"),
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "StagedUpdateRun",
+            "placement",
+            "stagedupdateruns",
+            Some("sur"),
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "ClusterStagedUpdateStrategy",
+            "placement",
+            "clusterstagedupdatestrategies",
+            Some("csus"),
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "StagedUpdateStrategy",
+            "placement",
+            "stagedupdatestrategies",
+            Some("sus"),
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "ClusterApprovalRequest",
+            "placement",
+            "clusterapprovalrequests",
+            Some("careq"),
+            ["fleet", "fleet-placement"],
+        ),
+        (
+            "ApprovalRequest",
+            "placement",
+            "approvalrequests",
+            Some("areq"),
+            ["fleet", "fleet-placement"],
+        ),
     ] {
         let spec = &crds[kind]["spec"];
         assert_eq!(
@@ -187,11 +229,11 @@ fn names() {
         let about = schema(&crds[kind])["description"].as_str().unwrap();
         assert!(about.starts_with(kind), "{kind} is described as {about}");
     }
-    assert_eq!(crds.len(), 21);
+    assert_eq!(crds.len(), 27);
 }
 
 /// Kinds that live in a namespace (API §1.1).
-const NAMESPACED: [&str; 7] = [
+const NAMESPACED: [&str; 10] = [
     "ClusterResourcePlacementStatus",
     "InternalMemberCluster",
     "Work",
@@ -199,6 +241,9 @@ const NAMESPACED: [&str; 7] = [
     "SchedulingPolicySnapshot",
     "ResourceSnapshot",
     "ResourceBinding",
+    "StagedUpdateRun",
+    "StagedUpdateStrategy",
+    "ApprovalRequest",
 ];
 
 /// Kinds of a namespace that have a schema of their own.
@@ -209,7 +254,7 @@ const NAMESPACED_OVERRIDES: [&str; 3] = [
 ];
 
 /// API §1.3: name, type, priority, path. `C(x)` and `G(x)` as there.
-const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 17] = [
+const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 20] = [
     (
         "ClusterResourcePlacementStatus",
         &[
@@ -341,6 +386,39 @@ const COLUMNS: [(&str, &[(&str, &str, i64, &str)]); 17] = [
     ("ClusterResourcePlacementDisruptionBudget", &[]),
     ("ClusterResourceEnvelope", &[]),
     ("ResourceEnvelope", &[]),
+    (
+        "ClusterStagedUpdateRun",
+        &[
+            ("Placement", "string", 0, ".spec.placementName"),
+            (
+                "Resource-Snapshot-Index",
+                "string",
+                0,
+                ".spec.resourceSnapshotIndex",
+            ),
+            (
+                "Policy-Snapshot-Index",
+                "string",
+                0,
+                ".status.policySnapshotIndexUsed",
+            ),
+            ("Initialized", "string", 0, "C(Initialized)"),
+            ("Progressing", "string", 0, "C(Progressing)"),
+            ("Succeeded", "string", 0, "C(Succeeded)"),
+            ("Age", "date", 0, ".metadata.creationTimestamp"),
+            ("Strategy", "string", 1, ".spec.stagedRolloutStrategyName"),
+        ],
+    ),
+    ("ClusterStagedUpdateStrategy", &[]),
+    (
+        "ClusterApprovalRequest",
+        &[
+            ("Update-Run", "string", 0, ".spec.parentStageRollout"),
+            ("Stage", "string", 0, ".spec.targetStage"),
+            ("Approved", "string", 0, "C(Approved)"),
+            ("Age", "date", 0, ".metadata.creationTimestamp"),
+        ],
+    ),
 ];
 
 const SNAPSHOT_COLUMNS: &[(&str, &str, i64, &str)] = &[

@@ -7,6 +7,7 @@
 pub mod actors;
 pub mod collector;
 pub mod evictions;
+mod runs;
 pub mod summary;
 pub mod tally;
 #[cfg(test)]
@@ -22,15 +23,18 @@ use prometheus::Registry;
 use windlass_api::eviction::ClusterResourcePlacementEviction;
 use windlass_api::member::{MemberCluster, MemberClusterStatus};
 use windlass_api::placement::PlacementStatus;
-use windlass_api::scoped::{Binding, Placement, Scope};
+use windlass_api::run::UpdateRunStatus;
+use windlass_api::scoped::{Binding, Placement, Scope, UpdateRun};
 use windlass_cluster::events::{Severity, reference_to};
 use windlass_cluster::{Change, Events, KindOf, NewEvent, clock};
 use windlass_rollout::{Outcome, Verdict};
 use windlass_status::digest::Digest;
+use windlass_status::run_transitions::of_run;
 use windlass_status::transitions::{Transition, of_member, of_placement};
 
 use self::collector::FleetCollector;
 use self::evictions::{EvictionCollector, EvictionTally, State};
+use self::runs::RunObserver;
 use self::summary::Summary;
 use self::tally::{PlacementFacts, Tally};
 use crate::world::{Queues, placement_of};
@@ -47,6 +51,7 @@ pub struct Observer {
     evictions: EvictionTally,
     leads: Arc<AtomicBool>,
     events: Events,
+    runs: RunObserver,
 }
 
 impl Observer {
@@ -60,7 +65,8 @@ impl Observer {
         events: Events,
     ) -> Result<Self, prometheus::Error> {
         let tally = Arc::default();
-        let leads = Arc::default();
+        let leads: Arc<AtomicBool> = Arc::default();
+        let runs = RunObserver::new(registry, Arc::clone(&leads))?;
         let fleet = FleetCollector::new(Arc::clone(&tally), Arc::clone(&leads), queues.clone())?;
         registry.register(Box::new(fleet))?;
         let evictions = EvictionTally::default();
@@ -72,6 +78,7 @@ impl Observer {
             evictions,
             leads,
             events,
+            runs,
         })
     }
 
@@ -159,6 +166,20 @@ impl Observer {
     pub fn cluster_status(&self, old: &MemberCluster, new: Option<&MemberClusterStatus>) {
         let Some(new) = new else { return };
         for news in of_member(old.status.as_ref(), new) {
+            self.tell(old, news);
+        }
+    }
+
+    /// An update run has changed.
+    pub fn run_changed(&self, change: &Change<UpdateRun>) {
+        self.runs.changed(change);
+    }
+
+    /// An update run's status, as given, has been replaced by a new one.
+    pub fn run_status(&self, old: &UpdateRun, new: Option<&UpdateRunStatus>) {
+        let Some(new) = new else { return };
+        self.runs.written(old.status.as_ref(), new);
+        for news in of_run(old.status.as_ref(), new) {
             self.tell(old, news);
         }
     }

@@ -110,8 +110,9 @@ impl OverrideActor {
     }
 
     fn facts<K: Kind>(&self, of: Option<&K>, snapshot: &K::Snapshot) -> Facts {
-        let key = ObjectKey::of(snapshot).to_string();
-        let in_use = !self.world.bindings.by_index(BY_OVERRIDE, &key).is_empty();
+        let key = ObjectKey::of(snapshot);
+        let bindings = self.world.bindings.by_index(BY_OVERRIDE, &key.to_string());
+        let in_use = !bindings.is_empty() || self.world.runs.name_override(&key);
         next::facts(of, snapshot, in_use)
     }
 

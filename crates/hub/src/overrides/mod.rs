@@ -200,7 +200,7 @@ pub fn dropped(change: &Change<Binding>) -> BTreeSet<ObjectKey> {
 }
 
 /// Names of snapshots are made from those of their overrides (API §5.4).
-fn parent_of_named(snapshot: &ObjectKey) -> Option<ObjectKey> {
+pub(crate) fn parent_of_named(snapshot: &ObjectKey) -> Option<ObjectKey> {
     let (name, _) = snapshot.name.rsplit_once('-')?;
     Some(ObjectKey::namespaced(&snapshot.namespace, name))
 }

@@ -17,7 +17,7 @@ pub struct Facts {
     pub is_labelled: bool,
     /// Whether the override owns it.
     pub is_owned: bool,
-    /// Whether a binding names it.
+    /// Whether a binding, or a run that is not over, names it.
     pub in_use: bool,
 }
 

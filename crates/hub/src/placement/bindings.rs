@@ -302,7 +302,9 @@ fn new_binding(inputs: &BindingInputs<'_>, decision: &ClusterDecision) -> Bindin
     binding
 }
 
-fn apply_strategy(strategy: Option<&RolloutStrategy>) -> ApplyStrategy {
+/// How a placement has manifests applied, with the defaults filled in.
+#[must_use]
+pub fn apply_strategy(strategy: Option<&RolloutStrategy>) -> ApplyStrategy {
     EffectiveApply::of(strategy.and_then(|strategy| strategy.apply_strategy.as_ref())).to_strategy()
 }
 

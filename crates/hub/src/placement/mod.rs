@@ -15,10 +15,12 @@ pub mod packing;
 pub mod plan;
 pub mod policy;
 pub(crate) mod report;
+mod runs;
 pub mod snapshots;
 pub mod status;
 #[cfg(test)]
 mod tests;
+mod write;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;

@@ -37,6 +37,8 @@ pub struct PlacementView<'a> {
     pub snapshot_waits: bool,
     /// Its resource snapshots.
     pub groups: &'a Groups,
+    /// Names of the snapshots that update runs need.
+    pub pinned: &'a BTreeSet<String>,
     /// Its policy snapshots.
     pub policies: &'a [Arc<PolicySnapshot>],
     /// Its bindings.
@@ -121,6 +123,7 @@ fn content(
         .bindings
         .iter()
         .map(|binding| binding.spec.resource_snapshot_name.clone())
+        .chain(view.pinned.iter().cloned())
         .collect();
     let plan = snapshots::plan(&SnapshotInputs {
         placement: key,

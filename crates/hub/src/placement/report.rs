@@ -112,6 +112,7 @@ impl Actor {
                 resources: &resources,
                 others: &others,
                 external_unset: self.external_unset,
+                run: self.world.runs.rolling(&key).as_deref(),
             },
             now,
         );
@@ -167,6 +168,7 @@ impl Actor {
                 resources: &decided.resources,
                 others: &others,
                 external_unset: self.external_unset,
+                run: self.world.runs.rolling(&key).as_deref(),
             },
             now,
         );
@@ -300,6 +302,7 @@ pub(crate) fn standing(
             resources: &[],
             others: &HashMap::new(),
             external_unset,
+            run: None,
         },
         now,
     );

@@ -128,6 +128,13 @@ impl Groups {
             .map(|(index, group)| (*index, group))
     }
 
+    /// Indexes of the complete groups, in order.
+    #[must_use]
+    pub fn complete(&self) -> Vec<u64> {
+        let complete = self.0.iter().filter(|(_, group)| group.is_complete());
+        complete.map(|(index, _)| *index).collect()
+    }
+
     /// Every snapshot object.
     pub fn objects(&self) -> impl Iterator<Item = &Arc<SnapshotMeta>> {
         self.0.values().flat_map(Group::objects)

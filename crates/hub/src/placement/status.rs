@@ -55,6 +55,8 @@ pub struct StatusInputs<'a> {
     pub others: &'a HashMap<String, Vec<ResourceIdentifier>>,
     /// What External shows while clusters disagree.
     pub external_unset: ExternalUnset,
+    /// Name of the update run that rolls out at present, if one does.
+    pub run: Option<&'a str>,
 }
 
 /// Rolls the bindings up.
@@ -108,6 +110,7 @@ pub fn roll_up(inputs: &StatusInputs<'_>, now: Timestamp) -> Aggregate {
         latest: (!inputs.latest.name.is_empty()).then_some(latest),
         resources_of: &resources_of,
         external_unset: inputs.external_unset,
+        run: inputs.run,
         budget: Budget {
             rest: size_of_rest(inputs.placement),
             ..Budget::default()

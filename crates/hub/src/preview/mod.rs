@@ -298,6 +298,9 @@ fn decide(
     (condition, Some(decided))
 }
 
+/// What is shown deletes no snapshot, so none has to be kept.
+static NONE: BTreeSet<String> = BTreeSet::new();
+
 impl Live {
     /// What decides.
     #[must_use]
@@ -309,6 +312,7 @@ impl Live {
             hash: selection.hash,
             snapshot_waits: false,
             groups: &self.groups,
+            pinned: &NONE,
             policies: &self.policies,
             bindings: &self.bindings,
             clusters: &self.clusters,

@@ -14,6 +14,7 @@ use windlass_api::scoped::UpdateRun;
 use windlass_scheduler::selector::Selector;
 use windlass_status::duration;
 
+use super::room;
 use super::stage::limit_of;
 use super::stamp::Stamp;
 use super::tasks::request_name;
@@ -21,11 +22,6 @@ use super::view::{Member, RunBinding};
 
 /// Clusters named in a message before the rest is only counted (hub §3.3).
 const NAMED: usize = 10;
-/// What a cluster takes in the status of a run once it is done, besides names, in bytes.
-const PER_CLUSTER: usize = 620;
-/// What a run's status may take; etcd refuses objects over 1.5 MiB.
-const ROOM: usize = 1_350_000;
-
 /// Everything that the stages of a run follow from.
 #[derive(Clone, Copy)]
 pub struct InitView<'a> {
@@ -86,33 +82,44 @@ impl Init {
     }
 }
 
+/// The status of a run that can't be initialized, for that reason.
+#[must_use]
+pub fn refuse(run: &UpdateRun, why: &str, now: Timestamp) -> UpdateRunStatus {
+    let mut status = run.status.clone().unwrap_or_default();
+    let reason = RunReason::UpdateRunInitializedFailed;
+    say(&mut status, run, (Status::False, reason, why), now);
+    status
+}
+
+fn say(
+    status: &mut UpdateRunStatus,
+    run: &UpdateRun,
+    (how, reason, message): (Status, RunReason, &str),
+    now: Timestamp,
+) {
+    let stamp = Stamp {
+        generation: run.metadata.generation,
+        now,
+    };
+    let list = &mut status.conditions;
+    stamp.set(list, RunCondition::Initialized, how, reason, message);
+}
+
 /// Initializes a run. What its maker has to mend ends it, as with the peer; what will be there in a moment is
 /// waited for (trap T3).
 #[must_use]
 pub fn init(view: &InitView<'_>, now: Timestamp) -> Init {
-    let stamp = Stamp {
-        generation: view.run.metadata.generation,
-        now,
-    };
+    if let Some(why) = view.unfit {
+        return Init::Status(Box::new(refuse(view.run, why, now)));
+    }
     let mut status = view.run.status.clone().unwrap_or_default();
-    let say = |status: &mut UpdateRunStatus, how, reason, message: &str| {
-        let list = &mut status.conditions;
-        stamp.set(list, RunCondition::Initialized, how, reason, message);
-    };
-    match (view.unfit, view.waits) {
-        (None, Some(waits)) => {
-            let reason = RunReason::UpdateRunInitializing;
-            say(&mut status, Status::Unknown, reason, waits);
-            return Init::Waits(Box::new(status));
-        }
-        (Some(why), _) => {
-            let reason = RunReason::UpdateRunInitializedFailed;
-            say(&mut status, Status::False, reason, why);
-            return Init::Status(Box::new(status));
-        }
-        (None, None) => {}
+    if let Some(waits) = view.waits {
+        let told = (Status::Unknown, RunReason::UpdateRunInitializing, waits);
+        say(&mut status, view.run, told, now);
+        return Init::Waits(Box::new(status));
     }
     match begun(view) {
+        Err(why) => Init::Status(Box::new(refuse(view.run, &why, now))),
         Ok(begun) => {
             let conditions = status.conditions.take();
             status = begun;
@@ -120,14 +127,10 @@ pub fn init(view: &InitView<'_>, now: Timestamp) -> Init {
             let clusters = status.policy_observed_cluster_count.unwrap_or_default();
             let message = format!("{clusters} cluster(s) in {} stage(s)", stages_of(&status));
             let reason = RunReason::UpdateRunInitializedSuccessfully;
-            say(&mut status, Status::True, reason, &message);
-        }
-        Err(why) => {
-            let reason = RunReason::UpdateRunInitializedFailed;
-            say(&mut status, Status::False, reason, &why);
+            say(&mut status, view.run, (Status::True, reason, &message), now);
+            Init::Status(Box::new(status))
         }
     }
-    Init::Status(Box::new(status))
 }
 
 fn stages_of(status: &UpdateRunStatus) -> usize {
@@ -163,19 +166,7 @@ fn begun(view: &InitView<'_>) -> Result<UpdateRunStatus, String> {
         .zip(&assigned)
         .map(|(config, clusters)| stage(view, run, config, clusters))
         .collect();
-    let size: usize = stages
-        .iter()
-        .flat_map(|stage| &stage.clusters)
-        .map(size)
-        .sum();
-    if size > ROOM {
-        return Err(format!(
-            "{} clusters are too many for one run, whose status has to fit into one object; split the \
-             placement",
-            view.selected.len()
-        ));
-    }
-    Ok(UpdateRunStatus {
+    let status = UpdateRunStatus {
         policy_snapshot_index_used: Some(view.policy_index.to_owned()),
         policy_observed_cluster_count: i64::try_from(view.selected.len()).ok(),
         resource_snapshot_index_used: Some(index.to_string()),
@@ -188,7 +179,16 @@ fn begun(view: &InitView<'_>) -> Result<UpdateRunStatus, String> {
             ..StageStatus::default()
         }),
         ..UpdateRunStatus::default()
-    })
+    };
+    let bindings = view.bindings.iter();
+    let has = bindings.map(|binding| (binding.spec.target_cluster.as_str(), binding.spec));
+    if room::is_enough(view.run, &status, &has.collect()) {
+        return Ok(status);
+    }
+    Err(format!(
+        "{} clusters are too many for one run, whose status has to fit into one object; split the placement",
+        view.selected.len()
+    ))
 }
 
 fn named(cluster: &str) -> ClusterStatus {
@@ -214,6 +214,9 @@ fn missing(run: &UpdateRun, known: &[u64]) -> String {
         None | Some("") => "the placement has no resource snapshot yet".to_owned(),
         Some(text) if text.parse::<u64>().is_err() => {
             format!("resourceSnapshotIndex {text:?} is no number from 0")
+        }
+        Some(text) if known.is_empty() => {
+            format!("there is no complete resource snapshot of index {text}, nor of any other")
         }
         Some(text) => {
             let known: Vec<String> = known.iter().map(u64::to_string).collect();
@@ -251,17 +254,6 @@ fn stage(view: &InitView<'_>, run: &str, config: &StageConfig, clusters: &[&str]
         after_stage_task_status: tasks(&config.after_stage_tasks, false),
         ..StageStatus::default()
     }
-}
-
-/// What a cluster's entry comes to, roughly.
-fn size(cluster: &ClusterStatus) -> usize {
-    let clusters = cluster.cluster_resource_override_snapshots.iter().flatten();
-    let namespaced = cluster.resource_override_snapshots.iter().flatten();
-    let overrides = clusters.map(|name| name.len() + 4).sum::<usize>()
-        + namespaced
-            .map(|name| name.name.len() + name.namespace.len() + 30)
-            .sum::<usize>();
-    PER_CLUSTER + cluster.cluster_name.len() + 2 * overrides
 }
 
 /// What is wrong with a strategy, if something is.

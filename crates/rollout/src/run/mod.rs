@@ -16,6 +16,7 @@ mod back;
 mod holder;
 mod init;
 mod removal;
+mod room;
 mod stage;
 mod stamp;
 mod tasks;
@@ -23,7 +24,7 @@ mod threshold;
 mod view;
 mod walk;
 
-pub use advance::{advance, is_initialized, is_over};
-pub use holder::superseded;
-pub use init::{Init, InitView, Snapshot, init};
+pub use advance::{advance, fail, is_initialized, is_over};
+pub use holder::{holder, superseded};
+pub use init::{Init, InitView, Overrides, Snapshot, init, refuse};
 pub use view::{Ask, Member, Move, RunBinding, RunPlan, RunView, Target};

@@ -101,6 +101,7 @@ fn status(hub: &Hub, plan: &PlacementPlan) -> Aggregate {
         resources: &[],
         others: &HashMap::new(),
         external_unset: ExternalUnset::Unknown,
+        run: None,
     };
     roll_up(&inputs, NOW)
 }
