@@ -90,6 +90,11 @@ pub const FORCE_LEAVE: &str = "windlass.dev/force-leave";
 /// refused there from then on has none any more.
 pub const RIGHTS_ASKED_BACK: &str = "windlass.dev/rights-asked-back";
 
+/// Key of the taint of a cluster that is drained, as upstream's kubectl plugin has it (API §10.3).
+pub const CORDON_KEY: &str = "cordon-key";
+/// Its value.
+pub const CORDON_VALUE: &str = "cordon-value";
+
 /// On a placement: its snapshots and bindings are cleaned up first.
 pub const PLACEMENT_FINALIZER: &str = "kubernetes-fleet.io/crp-cleanup";
 /// On a placement, written by other implementations: its bindings are cleaned up first.

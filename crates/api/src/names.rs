@@ -6,6 +6,9 @@ pub const HUB_NAMESPACE: &str = "fleet-system";
 /// Longest name that fits a DNS label and a label value.
 const LABEL_LIMIT: usize = 63;
 
+/// Longest name of an object.
+const OBJECT_LIMIT: usize = 253;
+
 /// Name of a policy snapshot.
 #[must_use]
 pub fn policy_snapshot(placement: &str, index: u64) -> String {
@@ -38,6 +41,15 @@ pub fn binding(placement: &str, cluster: &str, suffix: &str) -> String {
     let name = format!("{}-{}-{suffix}", cut(placement, 26), cut(cluster, 27));
     debug_assert!(name.len() <= LABEL_LIMIT);
     name
+}
+
+/// Name of the eviction by which a drain takes a placement off a cluster: `drain-eviction-`, both names, and
+/// `unique`, 8 hexadecimal digits that follow from what is evicted, so that a second drain goes on with it.
+#[must_use]
+pub fn drain_eviction(placement: &str, cluster: &str, unique: &str) -> String {
+    let rest = "drain-eviction---".len() + cluster.len() + unique.len();
+    let placement = cut(placement, OBJECT_LIMIT.saturating_sub(rest));
+    format!("drain-eviction-{placement}-{cluster}-{unique}")
 }
 
 /// Namespace on the hub that belongs to a member cluster.

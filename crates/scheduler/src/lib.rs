@@ -31,6 +31,7 @@ mod view;
 
 pub use eligibility::{HEARTBEAT_TOLERANCE, UNHEALTHY_TOLERANCE};
 pub use schedule::{MAX_DECISIONS, MAX_UNSELECTED, Schedule, schedule};
+pub use taint::tolerates;
 pub use view::{
     ClusterView, ExistingBinding, Health, Membership, NAMESPACES_COLLECTED, Namespaces,
     SchedulingView,

@@ -16,7 +16,8 @@ pub(crate) fn first_untolerated<'a>(
 
 /// A toleration holds if the effect is the taint's or empty, and the key is the taint's (Exists), every
 /// key (Exists without a key), or key and value are the taint's (Equal).
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+#[must_use]
+pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let key = toleration.key.as_deref().unwrap_or_default();
     let value = toleration.value.as_deref().unwrap_or_default();
     let effect = toleration

@@ -2,6 +2,7 @@
 
 mod cli;
 mod crds;
+mod drain;
 mod election;
 mod endpoint;
 mod hub;
@@ -17,6 +18,7 @@ mod run;
 mod screen;
 mod status;
 mod table;
+mod uncordon;
 
 use std::process::ExitCode;
 
@@ -34,6 +36,8 @@ struct Cli {
 enum Command {
     /// Print the CustomResourceDefinitions as YAML.
     Crds(crds::Args),
+    /// Take what is placed on a cluster off it, within the disruption budgets, and let nothing new come.
+    Drain(drain::Args),
     /// Run the hub.
     Hub(Box<hub::Args>),
     /// Join a cluster: the hub will deliver to it.
@@ -50,6 +54,8 @@ enum Command {
     Run(run::Args),
     /// Show placements, or how one fares on each cluster.
     Status(status::Args),
+    /// Let placements come to a cluster again, after a drain.
+    Uncordon(uncordon::Args),
 }
 
 fn main() -> ExitCode {
@@ -68,6 +74,7 @@ fn main() -> ExitCode {
     let result = runtime.block_on(async {
         match cli.command {
             Command::Crds(args) => crds::run(&args),
+            Command::Drain(args) => drain::run(args).await,
             Command::Hub(args) => hub::run(*args).await,
             Command::Join(args) => join::run(args).await,
             Command::Leave(args) => leave::run(args).await,
@@ -76,6 +83,7 @@ fn main() -> ExitCode {
             Command::Rollback(args) => rollback::run(args).await,
             Command::Run(args) => run::run(args).await,
             Command::Status(args) => status::run(args).await,
+            Command::Uncordon(args) => uncordon::run(args).await,
         }
     });
     // Not dropped: that would wait for name look-ups that hang.
