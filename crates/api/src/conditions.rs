@@ -326,6 +326,8 @@ words! {
         Started = "Started",
         /// Cluster (extension): the run passes it over.
         Skipped = "Skipped",
+        /// Cluster (extension): its member reports; there only while the cluster is under way and once did not.
+        Reachable = "Reachable",
         /// Run (extension): another run has taken over.
         Superseded = "Superseded",
         /// Run (extension): the clusters that it moved are back where they were.
@@ -398,6 +400,12 @@ words! {
         ClusterLeft = "ClusterLeft",
         /// Extension: the placement no longer chooses the cluster.
         ClusterNotSelected = "ClusterNotSelected",
+        /// Extension: the placement chooses a cluster again that was to be removed.
+        ClusterSelectedAgain = "ClusterSelectedAgain",
+        /// Extension: the cluster doesn't report.
+        ClusterUnreachable = "ClusterUnreachable",
+        /// Extension: the cluster reports again.
+        ClusterReachable = "ClusterReachable",
         /// Extension: the cluster has nothing to go back to.
         NothingToGoBackTo = "NothingToGoBackTo",
         /// The request exists.

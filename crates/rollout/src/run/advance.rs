@@ -80,7 +80,7 @@ pub(super) struct Pass<'a> {
     /// Name of the resource snapshot that is rolled out.
     pub snapshot: String,
     pub apply: ApplyStrategy,
-    pub stages: Vec<StageConfig>,
+    pub stages: &'a [StageConfig],
     /// How many clusters are in the run.
     pub total: usize,
     pub may_begin: bool,
@@ -146,7 +146,8 @@ fn decide(view: &RunView<'_>, stamp: Stamp, status: &mut UpdateRunStatus, plan: 
     if strict && let Some(why) = changed(view, status) {
         return end(stamp, status, Err(why));
     }
-    let strategy = status.strategy_snapshot.clone().unwrap_or_default();
+    let strategy = view.run.status.as_ref();
+    let strategy = strategy.and_then(|status| status.strategy_snapshot.as_ref());
     let index = status.resource_snapshot_index_used.as_deref();
     let Some(index) = index.and_then(|index| index.parse().ok()) else {
         let message = "status.resourceSnapshotIndexUsed is no number; start another run";
@@ -158,7 +159,7 @@ fn decide(view: &RunView<'_>, stamp: Stamp, status: &mut UpdateRunStatus, plan: 
         stamp,
         snapshot: names::master_snapshot(&view.run.spec.placement_name, index),
         apply: status.applied_strategy.clone().unwrap_or_default(),
-        stages: strategy.stages,
+        stages: strategy.map_or(&[], |strategy| strategy.stages.as_slice()),
         total: status
             .stages_status
             .iter()
@@ -243,7 +244,10 @@ pub(super) fn end(stamp: Stamp, status: &mut UpdateRunStatus, how: Result<(), St
             (Status::True, RunReason::UpdateRunSucceeded, message)
         }
         Err(message) => {
-            for stage in status.stages_status.iter_mut().flatten() {
+            back::break_off(stamp, status, &message);
+            let stages = status.stages_status.iter_mut().flatten();
+            let back = status.rollback_status.iter_mut().flatten();
+            for stage in stages.chain(&mut status.deletion_stage_status).chain(back) {
                 if stamp::find(&stage.conditions, RunCondition::Progressing).is_some()
                     && stamp::find(&stage.conditions, RunCondition::Succeeded).is_none()
                 {
@@ -344,7 +348,7 @@ fn note_joined(pass: &Pass<'_>, status: &mut UpdateRunStatus) {
         .view
         .selected
         .iter()
-        .filter(|cluster| !taking_part.contains(**cluster))
+        .filter(|cluster| !taking_part.contains(**cluster) && pass.clusters.is_member(cluster))
         .take(JOINED)
         .map(|cluster| (*cluster).to_owned())
         .collect();

@@ -3,16 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use windlass_api::binding::BindingSpec;
 use windlass_api::conditions::{RunCondition, RunReason, Status};
-use windlass_api::run::{ClusterStatus, FailureThreshold, StageStatus, UpdateRunStatus};
+use windlass_api::run::{
+    ClusterStatus, FailureKind, FailureThreshold, StageStatus, UpdateRunStatus,
+};
 
 use super::advance::{Pass, Verdict};
-use super::stage::{fail_stage, finish, limit_of};
-use super::stamp;
-use super::view::{RunBinding, RunPlan, Target};
-use super::walk::{self, Walk, Way};
+use super::room;
+use super::stage::{fail_stage, finish, limit_of, under_way};
+use super::stamp::{self, Stamp};
+use super::view::{RunBinding, RunPlan, Version, is_fresh};
+use super::walk::{self, Found, Walk, Way};
 
 /// Records the way back.
 pub fn begin(pass: &Pass<'_>, status: &mut UpdateRunStatus, why: &str) {
@@ -56,44 +58,47 @@ fn way_back(pass: &Pass<'_>, cluster: &ClusterStatus) -> ClusterStatus {
 }
 
 /// Where each cluster comes from and goes to.
-struct Back {
-    ways: BTreeMap<String, (Target, Target)>,
-    /// Of a cluster that is in no stage; it can't be.
-    nowhere: Target,
+struct Back<'a> {
+    pass: &'a Pass<'a>,
+    /// What the way there says of the clusters that go back.
+    there: BTreeMap<&'a str, &'a ClusterStatus>,
 }
 
-impl Back {
-    fn new(pass: &Pass<'_>, status: &UpdateRunStatus) -> Self {
-        let stages = status.stages_status.iter().flatten();
-        let clusters = stages.flat_map(|stage| &stage.clusters);
-        let ways = clusters.filter_map(|cluster| {
-            let to = Target::back(cluster.previous.as_ref()?, &pass.apply)?;
-            let from = Target::of_run(&pass.snapshot, &pass.apply, cluster);
-            Some((cluster.cluster_name.clone(), (from, to)))
-        });
+impl<'a> Back<'a> {
+    fn new(pass: &'a Pass<'a>, stages: &'a [StageStatus]) -> Self {
+        let clusters = stages.iter().flat_map(|stage| &stage.clusters);
+        let moved = clusters.filter(|cluster| cluster.previous.is_some());
         Self {
-            ways: ways.collect(),
-            nowhere: Target::of_run(&pass.snapshot, &pass.apply, &ClusterStatus::default()),
+            pass,
+            there: moved.map(|c| (c.cluster_name.as_str(), c)).collect(),
         }
     }
 
     fn is_from(&self, cluster: &ClusterStatus, has: &BindingSpec) -> bool {
-        let way = self.ways.get(&cluster.cluster_name);
-        way.is_some_and(|(from, _)| from.is_asked_by(has))
+        let there = self.there.get(cluster.cluster_name.as_str());
+        is_fresh(has) || there.is_some_and(|there| self.brought(there).is_asked_by(has))
+    }
+
+    fn brought<'b>(&'b self, cluster: &'b ClusterStatus) -> Version<'b> {
+        Version::of_run(&self.pass.snapshot, &self.pass.apply, cluster)
     }
 }
 
-impl Way for Back {
-    fn target(&self, cluster: &ClusterStatus) -> Target {
-        let way = self.ways.get(&cluster.cluster_name);
-        way.map_or(&self.nowhere, |(_, to)| to).clone()
+impl Way for Back<'_> {
+    fn version<'b>(&'b self, cluster: &'b ClusterStatus) -> Version<'b> {
+        let there = self.there.get(cluster.cluster_name.as_str());
+        let previous = there.and_then(|there| there.previous.as_ref());
+        previous
+            .and_then(|previous| Version::back(previous, &self.pass.apply))
+            // Whoever had nothing is passed over, so nobody gets here.
+            .unwrap_or_else(|| self.brought(cluster))
     }
 
-    fn begin(&self, cluster: &mut ClusterStatus, has: &BindingSpec) -> Result<(), String> {
+    fn begin(&self, cluster: &mut ClusterStatus, has: &BindingSpec) -> Result<(), &'static str> {
         if self.is_from(cluster, has) {
             return Ok(());
         }
-        Err("Somebody else has changed the cluster's binding since; it stays as it is".to_owned())
+        Err("Somebody else has changed the cluster's binding since; it stays as it is")
     }
 
     fn is_unwritten(&self, cluster: &ClusterStatus, binding: &RunBinding<'_>) -> bool {
@@ -106,18 +111,21 @@ pub fn step(pass: &Pass<'_>, status: &mut UpdateRunStatus, plan: &mut RunPlan) -
     let why = stamp::find(&status.conditions, RunCondition::RolledBack)
         .map(|condition| condition.message.clone())
         .unwrap_or_default();
-    let back = Back::new(pass, status);
-    let mut stages = status.rollback_status.take().unwrap_or_default();
+    let stages = status.stages_status.as_deref().unwrap_or_default();
+    let back = Back::new(pass, stages);
     let mut verdict = Verdict::Done;
-    for stage in &mut stages {
+    for stage in status.rollback_status.iter_mut().flatten() {
         if !stamp::is(&stage.conditions, RunCondition::Succeeded) {
-            verdict = one(pass, &back, stage, plan);
+            let size = stages
+                .iter()
+                .find(|there| there.stage_name == stage.stage_name)
+                .map_or(0, |there| there.clusters.len());
+            verdict = one(&back, size, stage, plan);
         }
         if !matches!(verdict, Verdict::Done) {
             break;
         }
     }
-    status.rollback_status = Some(stages);
     let (how, reason, message) = match verdict {
         Verdict::Done => (
             Status::True,
@@ -137,68 +145,61 @@ pub fn step(pass: &Pass<'_>, status: &mut UpdateRunStatus, plan: &mut RunPlan) -
     Verdict::Failed(message)
 }
 
-fn one(pass: &Pass<'_>, back: &Back, stage: &mut StageStatus, plan: &mut RunPlan) -> Verdict {
-    let name = stage.stage_name.clone();
-    let status = pass.view.run.status.as_ref();
-    let stages = status.and_then(|status| status.stages_status.as_ref());
-    let size = stages
-        .into_iter()
-        .flatten()
-        .find(|known| known.stage_name == name);
-    let size = size.map_or(stage.clusters.len(), |stage| stage.clusters.len());
-    let config = pass.stages.iter().find(|config| config.name == name);
-    let limit = config
-        .and_then(|config| limit_of(config, size))
-        .unwrap_or(1);
-    let any = FailureThreshold {
-        max_failures: IntOrString::Int(0),
-        count: Some(vec![
-            windlass_api::run::FailureKind::ApplyFailed,
-            windlass_api::run::FailureKind::Timeout,
-        ]),
+/// A way back that is not gone to its end because the run ends.
+pub fn break_off(stamp: Stamp, status: &mut UpdateRunStatus, why: &str) {
+    let list = &mut status.conditions;
+    let Some(open) = stamp::find(list, RunCondition::RolledBack)
+        .filter(|condition| condition.status == Status::Unknown.as_str())
+    else {
+        return;
+    };
+    let message = format!("{}; going back was broken off: {why}", open.message);
+    let reason = RunReason::UpdateRunRollbackFailed;
+    let type_ = RunCondition::RolledBack;
+    stamp.set(list, type_, Status::False, reason, message);
+}
+
+/// The next step back in one stage, which has `size` clusters.
+fn one(back: &Back<'_>, size: usize, stage: &mut StageStatus, plan: &mut RunPlan) -> Verdict {
+    let pass = back.pass;
+    let mut configs = pass.stages.iter();
+    let config = configs.find(|config| config.name == stage.stage_name);
+    let failures = FailureThreshold {
+        count: Some(vec![FailureKind::ApplyFailed, FailureKind::Timeout]),
         ..FailureThreshold::default()
     };
     let walk = Walk {
         clusters: &pass.clusters,
         stamp: pass.stamp,
-        limit,
+        limit: config
+            .and_then(|config| limit_of(config, size))
+            .unwrap_or(1),
         may_begin: pass.may_begin,
-        threshold: Some(&any),
+        threshold: Some(&failures),
+        longest: room::message_of(pass.total),
     };
     let mut found = walk::go_on(&walk, back, stage, plan);
-    let failed = match (&found.changed, found.failed.first()) {
-        (Some((cluster, why)), _) => Some(format!("cluster {cluster}: {why}")),
-        (None, Some(first)) => {
-            let cluster = stage.clusters.iter().find(|c| c.cluster_name == *first);
-            let condition =
-                cluster.and_then(|c| stamp::find(&c.conditions, RunCondition::Succeeded));
-            let why = condition.map_or("", |condition| condition.message.as_str());
-            Some(format!("cluster {first}: {why}"))
-        }
-        (None, None) => None,
-    };
-    if let Some(why) = failed {
+    if let Some(why) = trouble(stage, &found) {
         plan.moves.clear();
         fail_stage(pass.stamp, stage, &why);
-        return Verdict::Failed(format!("stage {name}, {why}"));
+        return Verdict::Failed(format!("stage {}, {why}", stage.stage_name));
     }
     walk::begin(&walk, back, stage, plan, &mut found);
-    match (found.unfinished, found.under_way, pass.may_begin) {
-        (0, ..) => {
-            finish(pass.stamp, stage, RunReason::StageUpdatingSucceeded, "");
-            Verdict::Done
-        }
-        (_, 0, false) => Verdict::Stopped(name),
-        (_, _, false) => Verdict::Stopping { stage: name, found },
-        _ => {
-            pass.stamp.set(
-                &mut stage.conditions,
-                RunCondition::Progressing,
-                Status::True,
-                RunReason::StageUpdatingStarted,
-                "Clusters go back to what they had",
-            );
-            Verdict::Moving { stage: name, found }
-        }
+    if found.unfinished == 0 {
+        finish(pass.stamp, stage, RunReason::StageUpdatingSucceeded, "");
+        return Verdict::Done;
     }
+    under_way(pass, stage, found, "Clusters go back to what they had")
+}
+
+/// What keeps clusters from going back, if something does.
+fn trouble(stage: &StageStatus, found: &Found) -> Option<String> {
+    if let Some((cluster, why)) = &found.changed {
+        return Some(format!("cluster {cluster}: {why}"));
+    }
+    let first = found.failed.first()?;
+    let cluster = stage.clusters.iter().find(|c| c.cluster_name == *first);
+    let condition = cluster.and_then(|c| stamp::find(&c.conditions, RunCondition::Succeeded));
+    let why = condition.map_or("", |condition| condition.message.as_str());
+    Some(format!("cluster {first}: {why}"))
 }

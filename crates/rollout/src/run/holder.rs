@@ -11,6 +11,9 @@ use super::{is_initialized, is_over, stamp};
 /// A run that was begun is followed until it is over, or until another one is told to run: that one takes
 /// over, and the first is over. Of several that are told to run at the same time it is the one created last.
 /// A run that was never told to run is left alone.
+///
+/// Whoever writes has to write that the first is over before the other one begins: of two that have begun it
+/// can't be told which came first.
 #[must_use]
 pub fn superseded<'a>(runs: &[&'a UpdateRun]) -> Vec<(&'a str, &'a str)> {
     let mut open = contenders(runs);
@@ -39,10 +42,11 @@ fn contenders<'a>(runs: &[&'a UpdateRun]) -> Vec<&'a UpdateRun> {
         .filter(|run| is_initialized(run) && !is_over(run))
         .filter(|run| is_begun(run) || is_told(run))
         .collect();
-    // One that was begun yields to nobody but one that is told to run.
-    open.sort_by_key(|run| {
+    // One that was begun and stands yields to nobody but one that is told to run.
+    open.sort_by_cached_key(|run| {
         let created = run.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        (!is_begun(run), created, run.metadata.name.clone())
+        let name = run.metadata.name.clone();
+        (is_told(run), !is_begun(run), created, name)
     });
     open
 }

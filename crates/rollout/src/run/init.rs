@@ -14,6 +14,7 @@ use windlass_api::scoped::UpdateRun;
 use windlass_scheduler::selector::Selector;
 use windlass_status::duration;
 
+use super::room;
 use super::stage::limit_of;
 use super::stamp::Stamp;
 use super::tasks::request_name;
@@ -21,11 +22,6 @@ use super::view::{Member, RunBinding};
 
 /// Clusters named in a message before the rest is only counted (hub §3.3).
 const NAMED: usize = 10;
-/// What a cluster takes in the status of a run once it is done, besides names, in bytes.
-const PER_CLUSTER: usize = 620;
-/// What a run's status may take; etcd refuses objects over 1.5 MiB.
-const ROOM: usize = 1_350_000;
-
 /// Everything that the stages of a run follow from.
 #[derive(Clone, Copy)]
 pub struct InitView<'a> {
@@ -170,19 +166,7 @@ fn begun(view: &InitView<'_>) -> Result<UpdateRunStatus, String> {
         .zip(&assigned)
         .map(|(config, clusters)| stage(view, run, config, clusters))
         .collect();
-    let size: usize = stages
-        .iter()
-        .flat_map(|stage| &stage.clusters)
-        .map(size)
-        .sum();
-    if size > ROOM {
-        return Err(format!(
-            "{} clusters are too many for one run, whose status has to fit into one object; split the \
-             placement",
-            view.selected.len()
-        ));
-    }
-    Ok(UpdateRunStatus {
+    let status = UpdateRunStatus {
         policy_snapshot_index_used: Some(view.policy_index.to_owned()),
         policy_observed_cluster_count: i64::try_from(view.selected.len()).ok(),
         resource_snapshot_index_used: Some(index.to_string()),
@@ -195,7 +179,16 @@ fn begun(view: &InitView<'_>) -> Result<UpdateRunStatus, String> {
             ..StageStatus::default()
         }),
         ..UpdateRunStatus::default()
-    })
+    };
+    let bindings = view.bindings.iter();
+    let has = bindings.map(|binding| (binding.spec.target_cluster.as_str(), binding.spec));
+    if room::is_enough(view.run, &status, &has.collect()) {
+        return Ok(status);
+    }
+    Err(format!(
+        "{} clusters are too many for one run, whose status has to fit into one object; split the placement",
+        view.selected.len()
+    ))
 }
 
 fn named(cluster: &str) -> ClusterStatus {
@@ -221,6 +214,9 @@ fn missing(run: &UpdateRun, known: &[u64]) -> String {
         None | Some("") => "the placement has no resource snapshot yet".to_owned(),
         Some(text) if text.parse::<u64>().is_err() => {
             format!("resourceSnapshotIndex {text:?} is no number from 0")
+        }
+        Some(text) if known.is_empty() => {
+            format!("there is no complete resource snapshot of index {text}, nor of any other")
         }
         Some(text) => {
             let known: Vec<String> = known.iter().map(u64::to_string).collect();
@@ -258,17 +254,6 @@ fn stage(view: &InitView<'_>, run: &str, config: &StageConfig, clusters: &[&str]
         after_stage_task_status: tasks(&config.after_stage_tasks, false),
         ..StageStatus::default()
     }
-}
-
-/// What a cluster's entry comes to, roughly.
-fn size(cluster: &ClusterStatus) -> usize {
-    let clusters = cluster.cluster_resource_override_snapshots.iter().flatten();
-    let namespaced = cluster.resource_override_snapshots.iter().flatten();
-    let overrides = clusters.map(|name| name.len() + 4).sum::<usize>()
-        + namespaced
-            .map(|name| name.name.len() + name.namespace.len() + 30)
-            .sum::<usize>();
-    PER_CLUSTER + cluster.cluster_name.len() + 2 * overrides
 }
 
 /// What is wrong with a strategy, if something is.

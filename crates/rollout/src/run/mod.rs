@@ -16,6 +16,7 @@ mod back;
 mod holder;
 mod init;
 mod removal;
+mod room;
 mod stage;
 mod stamp;
 mod tasks;

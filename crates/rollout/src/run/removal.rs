@@ -1,13 +1,15 @@
 //! The stage that removes what is no longer placed (hub §3.5.3). All of it goes at once.
 
+use std::collections::BTreeMap;
+
 use windlass_api::binding::BindingState;
 use windlass_api::conditions::{RunCondition, RunReason, Status};
-use windlass_api::run::StageStatus;
+use windlass_api::run::{ClusterStatus, StageStatus};
 
 use super::advance::{Pass, Verdict};
-use super::stage::finish;
+use super::stage::{finish, stand, under_way};
 use super::stamp::{self, Stamp};
-use super::view::RunPlan;
+use super::view::{RunBinding, RunPlan};
 use super::walk::{Found, is_open, is_started};
 
 /// The next step of that stage. One that was stopped before it began stands (trap T4).
@@ -15,120 +17,80 @@ pub fn step(pass: &Pass<'_>, stage: &mut StageStatus, plan: &mut RunPlan) -> Ver
     if stamp::is(&stage.conditions, RunCondition::Succeeded) {
         return Verdict::Done;
     }
-    let stamp = pass.stamp;
-    let mut found = Found::default();
-    for cluster in &mut stage.clusters {
-        if !is_open(cluster) {
-            continue;
-        }
-        let mut bindings = pass
-            .view
-            .bindings
-            .iter()
-            .filter(|binding| binding.spec.target_cluster == cluster.cluster_name);
-        let Some(binding) = bindings.next() else {
-            set(
-                stamp,
-                cluster,
-                RunCondition::Succeeded,
-                RunReason::ClusterUpdatingSucceeded,
-                "",
-            );
-            continue;
-        };
-        if !binding.deleting && binding.spec.state != BindingState::Unscheduled {
-            let message = "The placement chooses the cluster again";
-            set(
-                stamp,
-                cluster,
-                RunCondition::Skipped,
-                RunReason::ClusterUpdatingSucceeded,
-                message,
-            );
-            continue;
-        }
-        found.unfinished += 1;
-        if !is_started(cluster) {
-            if !pass.may_begin && !binding.deleting {
-                continue;
-            }
-            set(
-                stamp,
-                cluster,
-                RunCondition::Started,
-                RunReason::ClusterUpdatingStarted,
-                "",
-            );
-            let now = windlass_status::conditions::time(stamp.now);
-            stage.start_time.get_or_insert(now);
-        }
-        found.under_way += 1;
-        if !binding.deleting {
-            plan.remove.push(binding.name.to_owned());
-        }
+    if stage.clusters.is_empty() {
+        let reason = RunReason::StageUpdatingSkippedNoClusters;
+        finish(pass.stamp, stage, reason, "");
+        return Verdict::Done;
     }
-    let list = &mut stage.conditions;
-    let name = stage.stage_name.clone();
-    match (found.unfinished, found.under_way, pass.may_begin) {
-        (0, ..) => {
-            let reason = if stage.clusters.is_empty() {
-                RunReason::StageUpdatingSkippedNoClusters
-            } else {
-                RunReason::StageUpdatingSucceeded
-            };
-            finish(stamp, stage, reason, "");
+    let found = remove(pass, stage, plan);
+    match (found.unfinished, pass.may_begin) {
+        (0, true) => {
+            finish(pass.stamp, stage, RunReason::StageUpdatingSucceeded, "");
             Verdict::Done
         }
-        (_, 0, false) => {
-            let reason = RunReason::StageUpdatingStopped;
-            stamp.set(
-                list,
-                RunCondition::Progressing,
-                Status::False,
-                reason,
-                "The run stands",
-            );
-            Verdict::Stopped(name)
-        }
-        (_, _, false) => {
-            let reason = RunReason::StageUpdatingStopping;
-            let message = "Waiting for removals under way";
-            stamp.set(
-                list,
-                RunCondition::Progressing,
-                Status::Unknown,
-                reason,
-                message,
-            );
-            Verdict::Stopping { stage: name, found }
-        }
+        (0, false) => stand(pass.stamp, stage),
         _ => {
-            let reason = RunReason::StageUpdatingStarted;
-            let message = "What is no longer placed is being removed";
-            stamp.set(
-                list,
-                RunCondition::Progressing,
-                Status::True,
-                reason,
-                message,
-            );
-            Verdict::Moving { stage: name, found }
+            let doing = "What is no longer placed is being removed";
+            under_way(pass, stage, found, doing)
         }
     }
 }
 
+fn remove(pass: &Pass<'_>, stage: &mut StageStatus, plan: &mut RunPlan) -> Found {
+    let mut doomed: BTreeMap<&str, Vec<&RunBinding<'_>>> = BTreeMap::new();
+    for binding in pass.view.bindings {
+        if binding.deleting || binding.spec.state == BindingState::Unscheduled {
+            let cluster = binding.spec.target_cluster.as_str();
+            doomed.entry(cluster).or_default().push(binding);
+        }
+    }
+    let mut found = Found::default();
+    for cluster in stage.clusters.iter_mut().filter(|cluster| is_open(cluster)) {
+        let Some(bindings) = doomed.get(cluster.cluster_name.as_str()) else {
+            close(pass, cluster);
+            continue;
+        };
+        found.unfinished += 1;
+        let goes_anyway = bindings.iter().all(|binding| binding.deleting);
+        if !is_started(cluster) {
+            if !pass.may_begin && !goes_anyway {
+                continue;
+            }
+            let reason = RunReason::ClusterUpdatingStarted;
+            set(pass.stamp, cluster, RunCondition::Started, reason, "");
+            let now = windlass_status::conditions::time(pass.stamp.now);
+            stage.start_time.get_or_insert(now);
+        }
+        found.under_way += 1;
+        let left = bindings.iter().filter(|binding| !binding.deleting);
+        plan.remove
+            .extend(left.map(|binding| binding.name.to_owned()));
+    }
+    found
+}
+
+/// A cluster that has no binding any more that is to go.
+fn close(pass: &Pass<'_>, cluster: &mut ClusterStatus) {
+    let (type_, reason, message) = if pass.clusters.is_bound(&cluster.cluster_name) {
+        (
+            RunCondition::Skipped,
+            RunReason::ClusterSelectedAgain,
+            "The placement chooses the cluster again",
+        )
+    } else {
+        let reason = RunReason::ClusterUpdatingSucceeded;
+        (RunCondition::Succeeded, reason, "")
+    };
+    set(pass.stamp, cluster, type_, reason, message);
+}
+
 fn set(
     stamp: Stamp,
-    cluster: &mut windlass_api::run::ClusterStatus,
+    cluster: &mut ClusterStatus,
     type_: RunCondition,
     reason: RunReason,
     message: &str,
 ) {
-    stamp.set(
-        &mut cluster.conditions,
-        type_,
-        Status::True,
-        reason,
-        message,
-    );
+    let list = &mut cluster.conditions;
+    stamp.set(list, type_, Status::True, reason, message);
 }

@@ -6,10 +6,10 @@ use windlass_api::run::{ClusterStatus, FailureThreshold, OnExceeded, StageConfig
 
 use super::advance::{NAMED, Pass, Verdict};
 use super::stamp::{self, Stamp};
-use super::tasks;
 use super::threshold::{exceeded, share};
-use super::view::{RunBinding, RunPlan, Target, version_of};
-use super::walk::{self, Walk, Way, finished_at};
+use super::view::{RunBinding, RunPlan, Version, is_fresh, version_of};
+use super::walk::{self, Found, Walk, Way, finished_at};
+use super::{room, tasks};
 
 /// The way there.
 struct Forward<'a> {
@@ -17,27 +17,31 @@ struct Forward<'a> {
 }
 
 impl Way for Forward<'_> {
-    fn target(&self, cluster: &ClusterStatus) -> Target {
-        Target::of_run(&self.pass.snapshot, &self.pass.apply, cluster)
+    fn version<'a>(&'a self, cluster: &'a ClusterStatus) -> Version<'a> {
+        Version::of_run(&self.pass.snapshot, &self.pass.apply, cluster)
     }
 
-    fn begin(&self, cluster: &mut ClusterStatus, has: &BindingSpec) -> Result<(), String> {
+    fn begin(&self, cluster: &mut ClusterStatus, has: &BindingSpec) -> Result<(), &'static str> {
         cluster.previous = Some(version_of(has, &self.pass.apply));
         Ok(())
     }
 
-    fn is_unwritten(&self, _: &ClusterStatus, binding: &RunBinding<'_>) -> bool {
-        binding.moved_by != self.pass.view.run.metadata.uid.as_deref()
+    fn is_unwritten(&self, cluster: &ClusterStatus, binding: &RunBinding<'_>) -> bool {
+        let as_before = || {
+            let has = version_of(binding.spec, &self.pass.apply);
+            cluster.previous.as_ref() == Some(&has)
+        };
+        is_fresh(binding.spec)
+            || binding.moved_by != self.pass.view.run.metadata.uid.as_deref() && as_before()
     }
 }
 
-/// Whether more clusters have failed than may, of a stage or of all: `total` are in the run.
+/// Whether more clusters have failed than may, of a stage or of the run.
 fn too_many(
     pass: &Pass<'_>,
     config: &StageConfig,
     earlier: &[StageStatus],
     (stage, failed): (&StageStatus, &[String]),
-    total: usize,
 ) -> Option<(String, OnExceeded)> {
     let of_stage = config.failure_threshold.as_ref().and_then(|threshold| {
         let of_what = format!("stage {}", stage.stage_name);
@@ -49,7 +53,7 @@ fn too_many(
         let before = before.filter(|cluster| walk::has_failed(cluster));
         let mut all: Vec<String> = before.map(|c| c.cluster_name.clone()).collect();
         all.extend(failed.iter().cloned());
-        over(threshold, &all, total, "the run")
+        over(threshold, &all, pass.total, "the run")
     })
 }
 
@@ -110,6 +114,7 @@ pub(super) fn step(
         limit,
         may_begin: pass.may_begin,
         threshold: threshold.or(pass.view.run.spec.failure_threshold.as_ref()),
+        longest: room::message_of(pass.total),
     };
     let way = Forward { pass };
     let mut found = walk::go_on(&walk, &way, stage, plan);
@@ -119,39 +124,49 @@ pub(super) fn step(
         return break_off(pass.stamp, stage, &why);
     }
     let failed = (&*stage, found.failed.as_slice());
-    if let Some((message, then)) = too_many(pass, config, earlier, failed, pass.total) {
+    if let Some((message, then)) = too_many(pass, config, earlier, failed) {
         fail_stage(pass.stamp, stage, &message);
         plan.moves.clear();
         return Verdict::Exceeded(message, then);
     }
     walk::begin(&walk, &way, stage, plan, &mut found);
-    let name = stage.stage_name.clone();
-    match (found.unfinished, found.under_way, pass.may_begin) {
-        (0, ..) => after(pass, config, stage, plan),
-        (_, 0, false) => stand(pass.stamp, stage),
-        (_, _, false) => {
-            let reason = RunReason::StageUpdatingStopping;
-            let message = "Waiting for clusters under way";
-            progress(pass.stamp, stage, Status::Unknown, reason, message);
-            Verdict::Stopping { stage: name, found }
-        }
-        _ => {
-            let reason = RunReason::StageUpdatingStarted;
-            let message = "Clusters are being updated";
-            progress(pass.stamp, stage, Status::True, reason, message);
-            Verdict::Moving { stage: name, found }
-        }
+    if found.unfinished == 0 {
+        return after(pass, config, stage, plan);
     }
+    under_way(pass, stage, found, "Clusters are being updated")
 }
 
-/// A stage of which every cluster is done.
+/// A stage of which some cluster is not done yet.
+pub(super) fn under_way(
+    pass: &Pass<'_>,
+    stage: &mut StageStatus,
+    found: Found,
+    doing: &str,
+) -> Verdict {
+    let name = stage.stage_name.clone();
+    if pass.may_begin {
+        let reason = RunReason::StageUpdatingStarted;
+        progress(pass.stamp, stage, Status::True, reason, doing);
+        return Verdict::Moving { stage: name, found };
+    }
+    if found.under_way == 0 {
+        return stand(pass.stamp, stage);
+    }
+    let reason = RunReason::StageUpdatingStopping;
+    let message = "Waiting for clusters under way";
+    progress(pass.stamp, stage, Status::Unknown, reason, message);
+    Verdict::Stopping { stage: name, found }
+}
+
+/// A stage of which every cluster is done. One that is to stop stands here, too: the run goes on from what is
+/// recorded.
 fn after(
     pass: &Pass<'_>,
     config: &StageConfig,
     stage: &mut StageStatus,
     plan: &mut RunPlan,
 ) -> Verdict {
-    if !pass.may_begin && !tasks::are_done(stage) {
+    if !pass.may_begin {
         return stand(pass.stamp, stage);
     }
     let finished = stage.clusters.iter().filter_map(finished_at).max();
@@ -190,7 +205,8 @@ fn wait(stamp: Stamp, stage: &mut StageStatus, for_what: Vec<String>) -> Verdict
     }
 }
 
-fn stand(stamp: Stamp, stage: &mut StageStatus) -> Verdict {
+/// A stage in which nothing is under way, and nothing is to be begun with.
+pub(super) fn stand(stamp: Stamp, stage: &mut StageStatus) -> Verdict {
     if stage.start_time.is_some()
         || stamp::find(&stage.conditions, RunCondition::Progressing).is_some()
     {

@@ -62,6 +62,13 @@ impl Stamp {
     }
 }
 
+/// Takes a condition out.
+pub fn remove(list: &mut List, type_: RunCondition) {
+    if let Some(list) = list {
+        conditions::remove(list, type_.as_str());
+    }
+}
+
 /// The condition of a type.
 pub fn find(list: &List, type_: RunCondition) -> Option<&Condition> {
     conditions::find(list.as_deref()?, type_.as_str())

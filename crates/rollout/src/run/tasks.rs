@@ -46,15 +46,6 @@ pub fn after(
     Ok(waits)
 }
 
-/// Whether every task after a stage is recorded as done.
-pub fn are_done(stage: &StageStatus) -> bool {
-    let mut tasks = stage.after_stage_task_status.iter().flatten();
-    tasks.all(|task| {
-        stamp::is(&task.conditions, RunCondition::ApprovalRequestApproved)
-            || stamp::is(&task.conditions, RunCondition::WaitTimeElapsed)
-    })
-}
-
 /// The time counts from when the stage's last cluster was done: neither a stop nor a restart makes it longer.
 fn wait(
     stamp: Stamp,
@@ -115,7 +106,9 @@ fn approval(
             before,
         }),
         Some(request) if is_of_another(view, request) => {
-            plan.discard.push(name);
+            if request.metadata.deletion_timestamp.is_none() {
+                plan.discard.push(name);
+            }
             return waits;
         }
         Some(request) => {
@@ -162,12 +155,14 @@ pub(super) fn request_name(run: &str, stage: &str, before: bool) -> String {
 fn is_of_another(view: &RunView<'_>, request: &ApprovalRequest) -> bool {
     let owners = request.metadata.owner_references.as_deref();
     let created = |time: &Option<windlass_api::Time>| time.as_ref().map(|time| time.0);
-    match owners.and_then(<[_]>::first) {
-        Some(owner) => Some(&owner.uid) != view.run.metadata.uid.as_ref(),
-        None => {
+    match owners.unwrap_or_default() {
+        [] => {
             created(&request.metadata.creation_timestamp)
                 < created(&view.run.metadata.creation_timestamp)
         }
+        owners => owners
+            .iter()
+            .all(|owner| Some(&owner.uid) != view.run.metadata.uid.as_ref()),
     }
 }
 

@@ -25,7 +25,8 @@ pub enum Judgement {
     Going(Option<Timestamp>),
 }
 
-/// Judges a cluster that was begun with at `since`. Without a threshold nothing counts as failed.
+/// Judges a cluster that was begun with at `since`, or is reached again since then. Without a threshold
+/// nothing counts as failed.
 pub fn judge(
     binding: &RunBinding<'_>,
     threshold: Option<&FailureThreshold>,
@@ -95,8 +96,12 @@ pub fn allowed(field: &IntOrString, total: usize) -> usize {
     share(field, total).unwrap_or(0)
 }
 
-/// A number, or a share of `total` rounded down; none for what is neither.
+/// A number, or a share of `total` rounded down; none for what is neither, and for a number that is text
+/// (hub §3.8).
 pub fn share(field: &IntOrString, total: usize) -> Option<usize> {
+    if matches!(field, IntOrString::String(text) if !text.ends_with('%')) {
+        return None;
+    }
     match Amount::read(field)? {
         Amount::Count(number) => usize::try_from(number).ok(),
         Amount::Percent(share) => {

@@ -77,13 +77,13 @@ impl Target {
     /// Whether a binding asks for exactly this.
     #[must_use]
     pub fn is_asked_by(&self, spec: &BindingSpec) -> bool {
-        spec.state == BindingState::Bound
-            && spec.resource_snapshot_name == self.snapshot
-            && filled(spec.cluster_resource_override_snapshots.as_ref())
-                == filled(self.cluster_overrides.as_ref())
-            && filled(spec.resource_override_snapshots.as_ref()) == filled(self.overrides.as_ref())
-            && EffectiveApply::of(spec.apply_strategy.as_ref())
-                == EffectiveApply::of(Some(&self.apply))
+        let version = Version {
+            snapshot: &self.snapshot,
+            cluster_overrides: self.cluster_overrides.as_ref(),
+            overrides: self.overrides.as_ref(),
+            apply: &self.apply,
+        };
+        version.is_asked_by(spec)
     }
 
     /// Has a binding ask for this.
@@ -94,34 +94,71 @@ impl Target {
         spec.resource_override_snapshots = filled(self.overrides.as_ref()).cloned();
         spec.apply_strategy = Some(EffectiveApply::of(Some(&self.apply)).to_strategy());
     }
+}
 
+/// A version for one cluster, as it stands in a run.
+#[derive(Clone, Copy)]
+pub(super) struct Version<'a> {
+    snapshot: &'a str,
+    cluster_overrides: Option<&'a Vec<String>>,
+    overrides: Option<&'a Vec<NamespacedName>>,
+    apply: &'a ApplyStrategy,
+}
+
+impl<'a> Version<'a> {
     /// What a run brings to a cluster.
-    pub(super) fn of_run(snapshot: &str, apply: &ApplyStrategy, cluster: &ClusterStatus) -> Self {
+    pub fn of_run(snapshot: &'a str, apply: &'a ApplyStrategy, cluster: &'a ClusterStatus) -> Self {
         Self {
-            snapshot: snapshot.to_owned(),
-            cluster_overrides: cluster.cluster_resource_override_snapshots.clone(),
-            overrides: cluster.resource_override_snapshots.clone(),
-            apply: apply.clone(),
+            snapshot,
+            cluster_overrides: cluster.cluster_resource_override_snapshots.as_ref(),
+            overrides: cluster.resource_override_snapshots.as_ref(),
+            apply,
         }
     }
 
     /// What a cluster goes back to; none when it had nothing.
-    pub(super) fn back(previous: &ClusterVersion, apply: &ApplyStrategy) -> Option<Self> {
+    pub fn back(previous: &'a ClusterVersion, apply: &'a ApplyStrategy) -> Option<Self> {
         Some(Self {
-            snapshot: previous.resource_snapshot_name.clone()?,
-            cluster_overrides: previous.cluster_resource_override_snapshots.clone(),
-            overrides: previous.resource_override_snapshots.clone(),
-            apply: previous
-                .apply_strategy
-                .clone()
-                .unwrap_or_else(|| apply.clone()),
+            snapshot: previous.resource_snapshot_name.as_deref()?,
+            cluster_overrides: previous.cluster_resource_override_snapshots.as_ref(),
+            overrides: previous.resource_override_snapshots.as_ref(),
+            apply: previous.apply_strategy.as_ref().unwrap_or(apply),
         })
     }
+
+    /// Whether a binding asks for exactly this.
+    pub fn is_asked_by(&self, spec: &BindingSpec) -> bool {
+        spec.state == BindingState::Bound
+            && spec.resource_snapshot_name == self.snapshot
+            && filled(spec.cluster_resource_override_snapshots.as_ref())
+                == filled(self.cluster_overrides)
+            && filled(spec.resource_override_snapshots.as_ref()) == filled(self.overrides)
+            && EffectiveApply::of(spec.apply_strategy.as_ref())
+                == EffectiveApply::of(Some(self.apply))
+    }
+
+    /// The change that brings it to a cluster.
+    pub fn to_move(self, binding: &RunBinding<'_>) -> Move {
+        Move {
+            binding: binding.name.to_owned(),
+            target: Target {
+                snapshot: self.snapshot.to_owned(),
+                cluster_overrides: self.cluster_overrides.cloned(),
+                overrides: self.overrides.cloned(),
+                apply: self.apply.clone(),
+            },
+        }
+    }
+}
+
+/// Whether a binding was never given a version: it is new, or was made anew.
+pub(super) fn is_fresh(spec: &BindingSpec) -> bool {
+    spec.resource_snapshot_name.is_empty()
 }
 
 /// What a binding asks for, to go back to it; `apply` is how the run applies.
 pub(super) fn version_of(spec: &BindingSpec, apply: &ApplyStrategy) -> ClusterVersion {
-    let same = EffectiveApply::of(spec.apply_strategy.as_ref()) == EffectiveApply::of(Some(apply));
+    let has = EffectiveApply::of(spec.apply_strategy.as_ref());
     ClusterVersion {
         resource_snapshot_name: Some(spec.resource_snapshot_name.clone())
             .filter(|name| !name.is_empty()),
@@ -130,7 +167,7 @@ pub(super) fn version_of(spec: &BindingSpec, apply: &ApplyStrategy) -> ClusterVe
             spec.cluster_resource_override_snapshots.as_ref(),
         )
         .cloned(),
-        apply_strategy: spec.apply_strategy.clone().filter(|_| !same),
+        apply_strategy: (has != EffectiveApply::of(Some(apply))).then(|| has.to_strategy()),
     }
 }
 

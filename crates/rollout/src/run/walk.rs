@@ -6,10 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 use windlass_api::binding::{BindingSpec, BindingState};
 use windlass_api::conditions::{RunCondition, RunReason, Status};
 use windlass_api::run::{ClusterStatus, FailureThreshold, StageStatus};
+use windlass_status::ready::Readiness;
 
 use super::stamp::{self, Stamp};
 use super::threshold::{Judgement, judge, said};
-use super::view::{Move, RunBinding, RunPlan, RunView, Target};
+use super::view::{RunBinding, RunPlan, RunView, Version};
 
 /// A cluster that takes longer is told of (hub §3.9).
 const STUCK_AFTER: SignedDuration = SignedDuration::from_mins(5);
@@ -32,13 +33,27 @@ pub enum Place<'a> {
 }
 
 impl<'a> Clusters<'a> {
-    /// Reads a view.
+    /// Reads a view. Of two bindings of one cluster it is the one that is rolled out, whatever their order.
     pub fn new(view: &RunView<'a>) -> Self {
-        let live = view.bindings.iter().filter(|binding| !binding.deleting);
+        let mut bindings: BTreeMap<&str, &RunBinding<'a>> = BTreeMap::new();
+        let live = view
+            .bindings
+            .iter()
+            .filter(|binding| !binding.deleting && binding.spec.state != BindingState::Unscheduled);
+        let order = |binding: &RunBinding<'a>| {
+            let is_bound = binding.spec.state == BindingState::Bound;
+            (!is_bound, binding.name)
+        };
+        for binding in live {
+            let first = bindings
+                .entry(binding.spec.target_cluster.as_str())
+                .or_insert(binding);
+            if order(binding) < order(first) {
+                *first = binding;
+            }
+        }
         Self {
-            bindings: live
-                .map(|binding| (binding.spec.target_cluster.as_str(), binding))
-                .collect(),
+            bindings,
             members: view.members.iter().map(|member| member.name).collect(),
             selected: view.selected,
         }
@@ -46,7 +61,7 @@ impl<'a> Clusters<'a> {
 
     /// Where a cluster stands.
     pub fn place(&self, cluster: &str) -> Place<'a> {
-        if !self.members.contains(cluster) {
+        if !self.is_member(cluster) {
             return Place::Out(
                 RunReason::ClusterLeft,
                 "The cluster has left the fleet, or is leaving it",
@@ -58,12 +73,19 @@ impl<'a> Clusters<'a> {
                 "The placement no longer chooses the cluster",
             );
         }
-        match self.bindings.get(cluster) {
-            Some(binding) if binding.spec.state != BindingState::Unscheduled => {
-                Place::Bound(binding)
-            }
-            _ => Place::Coming,
-        }
+        self.bindings
+            .get(cluster)
+            .map_or(Place::Coming, |binding| Place::Bound(binding))
+    }
+
+    /// Whether a cluster is in the fleet, and doesn't leave it.
+    pub fn is_member(&self, cluster: &str) -> bool {
+        self.members.contains(cluster)
+    }
+
+    /// Whether a cluster has a binding that is to stay.
+    pub fn is_bound(&self, cluster: &str) -> bool {
+        self.bindings.contains_key(cluster)
     }
 }
 
@@ -79,16 +101,18 @@ pub struct Walk<'a> {
     pub may_begin: bool,
     /// What counts as failed.
     pub threshold: Option<&'a FailureThreshold>,
+    /// How long a message about one cluster may be, in bytes of JSON.
+    pub longest: usize,
 }
 
 /// Which way a walk leads.
 pub trait Way {
     /// What a cluster is to get.
-    fn target(&self, cluster: &ClusterStatus) -> Target;
+    fn version<'a>(&'a self, cluster: &'a ClusterStatus) -> Version<'a>;
     /// A cluster is begun with that has this now. Why it must not be, if so.
-    fn begin(&self, cluster: &mut ClusterStatus, has: &BindingSpec) -> Result<(), String>;
-    /// Whether a cluster that was begun with, and doesn't have its target, was never written to; otherwise
-    /// somebody has changed it since.
+    fn begin(&self, cluster: &mut ClusterStatus, has: &BindingSpec) -> Result<(), &'static str>;
+    /// Whether a cluster that was begun with, and doesn't have its version, was never written to, or has got
+    /// a new binding since; otherwise somebody has changed it.
     fn is_unwritten(&self, cluster: &ClusterStatus, binding: &RunBinding<'_>) -> bool;
 }
 
@@ -157,8 +181,8 @@ fn follow(
         }
         Place::Bound(binding) => binding,
     };
-    let target = way.target(cluster);
-    if !target.is_asked_by(binding.spec) {
+    let version = way.version(cluster);
+    if !version.is_asked_by(binding.spec) {
         if !way.is_unwritten(cluster, binding) {
             let message = format!(
                 "Binding {} was changed by somebody else while the run was updating the cluster",
@@ -170,10 +194,7 @@ fn follow(
                 .get_or_insert((cluster.cluster_name.clone(), message));
             return;
         }
-        plan.moves.push(Move {
-            binding: binding.name.to_owned(),
-            target,
-        });
+        plan.moves.push(version.to_move(binding));
         found.unfinished += 1;
         found.under_way += 1;
         return note_time(
@@ -184,7 +205,7 @@ fn follow(
             found,
         );
     }
-    let since = stamp::since(&cluster.conditions, RunCondition::Started).unwrap_or(walk.stamp.now);
+    let since = reached_since(walk, cluster, binding);
     match judge(binding, walk.threshold, since, walk.stamp.now) {
         Judgement::Done => succeed(walk, cluster),
         Judgement::Failed(why) => fail(walk, cluster, &why),
@@ -195,6 +216,27 @@ fn follow(
             note_time(walk, cluster, said(binding), plan, found);
         }
     }
+}
+
+/// Notes whether a cluster is reached. Since when it is: the time in which it could not be reached is not
+/// held against it.
+fn reached_since(
+    walk: &Walk<'_>,
+    cluster: &mut ClusterStatus,
+    binding: &RunBinding<'_>,
+) -> Timestamp {
+    let list = &mut cluster.conditions;
+    let begun = stamp::since(list, RunCondition::Started).unwrap_or(walk.stamp.now);
+    let (how, reason) = if binding.readiness == Readiness::Unreachable {
+        (Status::False, RunReason::ClusterUnreachable)
+    } else if stamp::find(list, RunCondition::Reachable).is_some() {
+        (Status::True, RunReason::ClusterReachable)
+    } else {
+        return begun;
+    };
+    walk.stamp
+        .set(list, RunCondition::Reachable, how, reason, "");
+    stamp::since(list, RunCondition::Reachable).map_or(begun, |since| since.max(begun))
 }
 
 /// A cluster that was not begun with.
@@ -213,8 +255,7 @@ fn begin_with(
         }
         Place::Bound(binding) => binding,
     };
-    let target = way.target(cluster);
-    let has = target.is_asked_by(binding.spec);
+    let has = way.version(cluster).is_asked_by(binding.spec);
     let now = walk.stamp.now;
     if has && walk.may_begin && judge(binding, None, now, now) == Judgement::Done {
         start(walk, cluster);
@@ -226,12 +267,9 @@ fn begin_with(
     }
     if !has {
         if let Err(why) = way.begin(cluster, binding.spec) {
-            return skip(walk, cluster, RunReason::NothingToGoBackTo, &why);
+            return skip(walk, cluster, RunReason::NothingToGoBackTo, why);
         }
-        plan.moves.push(Move {
-            binding: binding.name.to_owned(),
-            target,
-        });
+        plan.moves.push(way.version(cluster).to_move(binding));
     }
     start(walk, cluster);
     found.unfinished += 1;
@@ -298,6 +336,7 @@ fn start(walk: &Walk<'_>, cluster: &mut ClusterStatus) {
 }
 
 fn succeed(walk: &Walk<'_>, cluster: &mut ClusterStatus) {
+    stamp::remove(&mut cluster.conditions, RunCondition::Reachable);
     walk.stamp.set(
         &mut cluster.conditions,
         RunCondition::Succeeded,
@@ -308,17 +347,19 @@ fn succeed(walk: &Walk<'_>, cluster: &mut ClusterStatus) {
 }
 
 fn fail(walk: &Walk<'_>, cluster: &mut ClusterStatus, why: &str) {
+    stamp::remove(&mut cluster.conditions, RunCondition::Reachable);
     walk.stamp.set(
         &mut cluster.conditions,
         RunCondition::Succeeded,
         Status::False,
         RunReason::ClusterUpdatingFailed,
-        short(why),
+        short(why, walk.longest),
     );
 }
 
 /// Passes a cluster over.
 fn skip(walk: &Walk<'_>, cluster: &mut ClusterStatus, reason: RunReason, message: &str) {
+    stamp::remove(&mut cluster.conditions, RunCondition::Reachable);
     walk.stamp.set(
         &mut cluster.conditions,
         RunCondition::Skipped,
@@ -328,15 +369,18 @@ fn skip(walk: &Walk<'_>, cluster: &mut ClusterStatus, reason: RunReason, message
     );
 }
 
-/// A run has a message per failed cluster: together they have to fit into one object.
-fn short(text: &str) -> String {
-    const LONGEST: usize = 256;
-    if text.len() <= LONGEST {
-        return text.to_owned();
+/// Cuts a text to what takes so many bytes in JSON.
+fn short(text: &str, longest: usize) -> String {
+    let mut taken = 0;
+    for (at, letter) in text.char_indices() {
+        taken += match letter {
+            '"' | '\\' => 2,
+            letter if letter.is_control() => 6,
+            letter => letter.len_utf8(),
+        };
+        if taken > longest {
+            return format!("{}…", &text[..at]);
+        }
     }
-    let mut end = LONGEST;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}…", &text[..end])
+    text.to_owned()
 }
