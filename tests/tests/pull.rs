@@ -307,6 +307,16 @@ fn trouble_is_told(fleet: &Fleet, agents: &Agents) {
     eventually("what is not available is told", || {
         condition(fleet, "web", "Available", "status") == "False"
     });
+    fleet.apply(
+        "hub",
+        &PLACEMENT.replace("strategy: {", "strategy: {timeout: 1s, "),
+    );
+    eventually("that it takes too long, once the agent is heard of", || {
+        agents.beat("agent-03");
+        let reason = "conditions[?(@.type==\"Available\")].reason";
+        entry(fleet, "agent-03", reason) == "Timeout"
+    });
+    fleet.apply("hub", PLACEMENT);
     agents.behave("agent-03", Behaviour::Untracked);
     eventually("what can't be tracked counts", || {
         let path = "conditions[?(@.type==\"Available\")].status";

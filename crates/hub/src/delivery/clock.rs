@@ -15,12 +15,8 @@ use windlass_status::processing::{
 
 use super::{Delivery, Report, lists, parent, refused};
 use crate::contents::Content;
-use crate::members::is_push;
 use crate::observe::{Skipped, skipped};
 use crate::worker::Next;
-
-/// How soon a cluster whose time is up is asked for again whether it is still there.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What a status is about.
 #[derive(Clone, Copy)]
@@ -145,14 +141,8 @@ impl Delivery {
             // A moment more, so that the time is up by then.
             Wake::At(at) => Some(at.duration_since(now).unsigned_abs() + Duration::from_millis(10)),
             Wake::WhenHeard => {
-                let cluster = &binding.spec.target_cluster;
-                let known = self.world.clusters.get(&ObjectKey::cluster(cluster))?;
-                if is_push(&known) {
-                    // That asks it.
-                    self.world.queues.clusters.add(cluster.clone());
-                    return Some(ASK_AGAIN);
-                }
-                Some(self.members.probe_period(&known))
+                self.members.doubt(&binding.spec.target_cluster);
+                None
             }
         }
     }

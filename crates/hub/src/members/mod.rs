@@ -75,6 +75,8 @@ pub struct Members {
     agents: Arc<DashMap<String, pull::Agent>>,
     /// When clusters were last heard of, as placements were told.
     contacts: Arc<DashMap<String, Timestamp>>,
+    /// Clusters whose bindings wait for a sign of life.
+    doubted: Arc<DashSet<String>>,
     healthy: IntGaugeVec,
     token_expiry: IntGaugeVec,
 }
@@ -132,6 +134,7 @@ impl Members {
             held: Arc::default(),
             agents: Arc::default(),
             contacts: Arc::default(),
+            doubted: Arc::default(),
             healthy: gauge(
                 "windlass_member_healthy",
                 "Whether a member cluster answers.",
@@ -213,6 +216,7 @@ impl Members {
             }
             self.world.pull.forget(name);
             self.contacts.remove(name);
+            self.doubted.remove(name);
             return self.clear_orphan(name).await;
         };
         let stays = cluster.metadata.deletion_timestamp.is_none();
@@ -469,8 +473,7 @@ impl Members {
         ))
     }
 
-    /// How often a cluster is asked, or reports, whether it is there.
-    pub(crate) fn probe_period(&self, cluster: &MemberCluster) -> Duration {
+    fn probe_period(&self, cluster: &MemberCluster) -> Duration {
         let seconds = pull::objects::period(cluster);
         Duration::from_secs(seconds.unsigned_abs().into()).min(self.policy.unhealthy_threshold / 3)
     }
