@@ -1,6 +1,6 @@
 //! The hub dies after every write of update runs: while they begin, wait, are approved, stopped and resumed,
-//! fail and go back, remove what is no longer placed, and are taken over from. No cluster is moved twice, none
-//! before its turn, and no approval is lost.
+//! fail and go back, remove what is no longer placed, and are taken over from; and of an eviction that waits.
+//! No cluster is moved twice, none before its turn, and no approval is lost.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use windlass_tests::deaths::{Deaths, Mortal, alone};
@@ -100,6 +100,18 @@ fn changed(times: [i64; 2]) -> Vec<(String, i64)> {
     MEMBERS.map(str::to_owned).into_iter().zip(times).collect()
 }
 
+/// Clusters that a run has begun with, there or back, and that have neither got there nor failed.
+fn under_way(fleet: &Fleet, run: &str) -> usize {
+    let count = |list: &str, type_: &str| {
+        let path =
+            format!("{{.status.{list}[*].clusters[*].conditions[?(@.type==\"{type_}\")].status}}");
+        let found = fleet.get("hub", &format!("csur {run}"), &path);
+        found.split_whitespace().count()
+    };
+    let open = |list| count(list, "Started").saturating_sub(count(list, "Succeeded"));
+    open("stagesStatus").max(open("rollbackStatus"))
+}
+
 fn approve(fleet: &Fleet, request: &str) {
     let patch = r#"{"status":{"conditions":[{"type":"Approved","status":"True","reason":"Yes","message":"","lastTransitionTime":"2026-01-01T00:00:00Z","observedGeneration":1}]}}"#;
     fleet.kubectl(
@@ -120,7 +132,9 @@ fn live(fleet: &Fleet, deaths: Deaths) -> usize {
     fleet.apply("hub", &placement("stage"));
     goes_on(fleet, &mut hub);
     goes_back(fleet, &mut hub);
+    evicts(fleet, &mut hub);
     removes(fleet, &mut hub);
+    fleet.kubectl("hub", "delete crpe,crpdb --all --wait=false");
     fleet.kubectl("hub", "delete csur --all --wait=false");
     fleet.kubectl("hub", "delete crp web --wait=false");
     hub.survive("nothing of it is left", || {
@@ -170,6 +184,7 @@ fn goes_back(fleet: &Fleet, hub: &mut Mortal<'_>) {
     let threshold = "state: Run, failureThreshold: {maxFailures: 0, onExceeded: Rollback}";
     fleet.apply("hub", &run("second", "one-by-one", threshold));
     hub.survive("it has failed and gone back", || {
+        assert!(under_way(fleet, "second") <= 1, "one by one");
         told(fleet, "second", "RolledBack") == "True/UpdateRunRolledBack"
             && told(fleet, "second", "Succeeded") == "False/UpdateRunFailed"
     });
@@ -177,6 +192,33 @@ fn goes_back(fleet: &Fleet, hub: &mut Mortal<'_>) {
     // There and back.
     assert_eq!(changes(fleet), changed([4, 4]));
     fleet.kubectl(MEMBERS[1], "delete cm more -n kept");
+}
+
+fn budget(fleet: &Fleet, fewest: usize) {
+    let manifest = format!(
+        "{{apiVersion: placement.kubernetes-fleet.io/v1beta1, kind: ClusterResourcePlacementDisruptionBudget, metadata: {{name: web}}, spec: {{minAvailable: {fewest}}}}}"
+    );
+    fleet.apply("hub", &manifest);
+}
+
+/// An eviction that has to wait for its budget.
+fn evicts(fleet: &Fleet, hub: &mut Mortal<'_>) {
+    budget(fleet, 2);
+    fleet.apply(
+        "hub",
+        "{apiVersion: placement.kubernetes-fleet.io/v1beta1, kind: ClusterResourcePlacementEviction, metadata: {name: out}, spec: {placementName: web, clusterName: member-1, retry: WhenAllowed}}",
+    );
+    let says = |type_: &str| {
+        let path = format!("{{.status.conditions[?(@.type==\"{type_}\")].status}}");
+        fleet.get("hub", "crpe out", &path)
+    };
+    hub.survive("it is seen", || says("Valid") == "True");
+    assert_ne!(says("Executed"), "True");
+    assert_eq!(versions(fleet), "1 1");
+    budget(fleet, 1);
+    hub.survive("it is carried out, and the cluster is chosen again", || {
+        says("Executed") == "True" && versions(fleet) == " 1" && changes(fleet) == changed([1, 4])
+    });
 }
 
 /// A run that removes, and takes over from one that waits.
@@ -228,6 +270,8 @@ fn dying_at_every_write_of_runs() {
     };
     let died = walk("after", 1, 1);
     assert!(died > WRITES, "died {died} times");
+    // Every other answer is lost: what was written is not known.
+    assert!(walk("lost", 2, 2) > WRITES / 4);
     if std::env::var_os("WINDLASS_TEST_FULL").is_some() {
         for mode in ["after", "before", "lost"] {
             for first in 1..=8 {

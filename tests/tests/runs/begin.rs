@@ -214,3 +214,31 @@ pub fn a_rolling_placement_is_handed_over_as_it_is(fleet: &Fleet) {
     );
     settle(fleet, "rolls", "rolls-1", "2");
 }
+
+/// What a run brings is fixed when it begins; a new one waits for content that can be told.
+pub fn a_run_goes_on_while_selectors_are_wrong(fleet: &Fleet) {
+    fleet.apply("hub", &content("web", "7"));
+    fleet.apply("hub", &run("under-way", "web", "gated", "state: Run"));
+    eventually("prod waits for approval", || {
+        told(fleet, "under-way", "Progressing") == "False/UpdateRunWaiting"
+            && fleet.get("hub", "careq under-way-before-prod", "{.kind}") != ""
+    });
+    let wrong = r#"[{"op":"add","path":"/spec/resourceSelectors/-","value":{"group":"no.such","version":"v1","kind":"Thing","name":"x"}}]"#;
+    fleet.kubectl("hub", &format!("patch crp web --type json -p {wrong}"));
+    approve(fleet, "under-way-before-prod");
+    eventually("the run is done all the same", || {
+        told(fleet, "under-way", "Succeeded") == "True/UpdateRunSucceeded"
+    });
+    assert_eq!(versions(fleet, "web"), "7 7 7");
+    fleet.apply("hub", &run("waits", "web", "at-once", "state: Run"));
+    eventually("a new one waits, and says for what", || {
+        let path = "{.status.conditions[?(@.type==\"Initialized\")].message}";
+        told(fleet, "waits", "Initialized") == "Unknown/UpdateRunInitializing"
+            && of_run(fleet, "waits", path).contains("Thing")
+    });
+    let right = r#"[{"op":"remove","path":"/spec/resourceSelectors/1"}]"#;
+    fleet.kubectl("hub", &format!("patch crp web --type json -p {right}"));
+    eventually("it is done", || {
+        told(fleet, "waits", "Succeeded") == "True/UpdateRunSucceeded"
+    });
+}

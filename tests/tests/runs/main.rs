@@ -141,6 +141,7 @@ fn runs_on_a_real_fleet() {
     begin::a_run_that_is_stopped_stands(&fleet);
     begin::another_run_takes_over(&fleet);
     begin::an_older_version_comes_back(&fleet);
+    begin::a_run_goes_on_while_selectors_are_wrong(&fleet);
     begin::a_namespace_has_runs_of_its_own(&fleet);
     begin::a_rolling_placement_is_handed_over_as_it_is(&fleet);
     back::failures_end_a_run_and_clusters_go_back(&fleet);

@@ -52,7 +52,7 @@ pub struct Actor {
     pub(super) world: World,
     pub(super) writer: Writer,
     pub(super) contents: Contents,
-    resources: Resources,
+    pub(super) resources: Resources,
     pub(super) members: Members,
     pub(super) external_unset: ExternalUnset,
     pub(super) filter: Arc<ApiFilter>,
@@ -312,6 +312,7 @@ impl Actor {
                 .map(|decision| decision.cluster_name.as_str())
                 .collect(),
             unfulfilled: (!schedule.fulfilled).then_some(schedule.message.as_str()),
+            content: Some(&selection.manifests),
             outdated: match (&refused, wait) {
                 (Some(why), _) => Some(format!("the present content can't be stored: {why}")),
                 (None, Some(_)) => Some("Waiting for a snapshot of the present content".to_owned()),

@@ -17,6 +17,7 @@ use windlass_api::run::{ApprovalRequestSpec, MembershipChanges, UpdateRunStatus}
 use windlass_api::scoped::{ApprovalRequest, Binding, Placement, Scope, UpdateRun, UpdateStrategy};
 use windlass_api::{Condition, labels};
 use windlass_cluster::{ApiError, ObjectKey};
+use windlass_member::manifest::Manifest;
 use windlass_rollout::run::{
     Ask, Init, InitView, Member, RunBinding, RunPlan, RunView, Snapshot, advance, init,
     is_initialized, superseded,
@@ -47,6 +48,8 @@ pub(super) struct Around<'a> {
     pub unfulfilled: Option<&'a str>,
     /// Why the latest snapshot may be of older content, if it may: no run begins with it.
     pub outdated: Option<String>,
+    /// What is selected; none while that can't be told.
+    pub content: Option<&'a [Arc<Manifest>]>,
     /// Index of the latest policy snapshot.
     pub policy_index: &'a str,
     pub groups: &'a Groups,
@@ -163,6 +166,7 @@ impl Actor {
                     selected: chosen.map(|b| b.spec.target_cluster.as_str()).collect(),
                     unfulfilled: None,
                     outdated: Some(format!("what the placement selects can't be told: {why}")),
+                    content: None,
                     policy_index: &policy.to_string(),
                     groups: &groups,
                     latest: &latest,
@@ -185,6 +189,12 @@ impl Actor {
         picture: &Picture<'_>,
         run: &UpdateRun,
     ) -> Result<Option<Timestamp>, ApiError> {
+        if let Some(content) = around.content.filter(|_| wants_latest(run))
+            && !self.resources.is_current(key, content).await?
+        {
+            // The watch tells in a moment; should what it tells be no change to us, this does.
+            return Ok(Some(around.now));
+        }
         let outcome = self.init_run(key, around, picture, run).await?;
         let wake = match &outcome {
             Init::Waits(_) => grace(run).filter(|end| *end > around.now),
@@ -205,7 +215,6 @@ impl Actor {
         let strategy = self.strategy_of(run).await?;
         let known = around.groups.complete();
         let index = run.spec.resource_snapshot_index.as_deref();
-        let wants_latest = index.is_none_or(str::is_empty);
         let index = match index.filter(|index| !index.is_empty()) {
             None => (!around.latest.name.is_empty()).then_some(around.latest.index),
             Some(text) => text
@@ -226,7 +235,7 @@ impl Actor {
         let waits = around
             .outdated
             .as_ref()
-            .filter(|_| wants_latest)
+            .filter(|_| wants_latest(run))
             .cloned()
             .or_else(|| unresolved(overrides, &around.selected, picture.live))
             .or_else(|| unknown_strategy(run, strategy.as_ref(), around.now))
@@ -410,6 +419,12 @@ fn unresolved(
         let notes = overrides.notes(bindings).join("; ");
         format!("Waiting for the snapshots of overrides: {notes}")
     })
+}
+
+/// Whether a run is to bring whatever the content is when it begins.
+fn wants_latest(run: &UpdateRun) -> bool {
+    let index = run.spec.resource_snapshot_index.as_deref();
+    index.is_none_or(str::is_empty)
 }
 
 /// Until when what a run goes by may come after it, as with one `kubectl apply` of everything.

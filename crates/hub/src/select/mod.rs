@@ -10,11 +10,13 @@
 //! | `watches` | one metadata-only watch per kind that some placement needs, shared by all |
 //! | `pass` | one look at what a placement selects |
 //! | `kept` | what was selected last, while it counts |
+//! | `current` | whether that is what the API server has |
 //! | `fetch` | the selected objects themselves, once per version |
 //!
 //! Nothing is asked for twice: a change of an object, of a namespace or of the kinds that there are wakes
 //! the placements that it can matter to, and those look again.
 
+mod current;
 mod enveloped;
 mod fetch;
 pub mod interest;

@@ -75,6 +75,11 @@ impl Watches {
         }
     }
 
+    /// The hub's API server.
+    pub(super) const fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// Makes a placement a user of the watch of a kind, which is started if it does not run.
     pub(super) fn join(
         &self,
