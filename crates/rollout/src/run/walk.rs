@@ -177,6 +177,7 @@ fn follow(
         Place::Coming => {
             found.unfinished += 1;
             found.under_way += 1;
+            in_reach(walk, cluster, Some(RunReason::BindingMissing));
             return note_time(walk, cluster, "it has no binding", plan, found);
         }
         Place::Bound(binding) => binding,
@@ -197,6 +198,7 @@ fn follow(
         plan.moves.push(version.to_move(binding));
         found.unfinished += 1;
         found.under_way += 1;
+        in_reach(walk, cluster, Some(RunReason::BindingUnwritten));
         return note_time(
             walk,
             cluster,
@@ -205,7 +207,7 @@ fn follow(
             found,
         );
     }
-    let since = reached_since(walk, cluster, binding);
+    let since = in_reach(walk, cluster, out_of_reach(binding));
     match judge(binding, walk.threshold, since, walk.stamp.now) {
         Judgement::Done => succeed(walk, cluster),
         Judgement::Failed(why) => fail(walk, cluster, &why),
@@ -218,25 +220,22 @@ fn follow(
     }
 }
 
-/// Notes whether a cluster is reached. Since when it is: the time in which it could not be reached is not
-/// held against it.
-fn reached_since(
-    walk: &Walk<'_>,
-    cluster: &mut ClusterStatus,
-    binding: &RunBinding<'_>,
-) -> Timestamp {
+/// Notes what keeps a cluster from what the run brings, if something does. Since when nothing does: other time
+/// is not held against it.
+fn in_reach(walk: &Walk<'_>, cluster: &mut ClusterStatus, out: Option<RunReason>) -> Timestamp {
     let list = &mut cluster.conditions;
     let begun = stamp::since(list, RunCondition::Started).unwrap_or(walk.stamp.now);
-    let (how, reason) = if binding.readiness == Readiness::Unreachable {
-        (Status::False, RunReason::ClusterUnreachable)
-    } else if stamp::find(list, RunCondition::Reachable).is_some() {
-        (Status::True, RunReason::ClusterReachable)
-    } else {
-        return begun;
+    let (how, reason) = match out {
+        Some(reason) => (Status::False, reason),
+        None if stamp::find(list, RunCondition::InReach).is_none() => return begun,
+        None => (Status::True, RunReason::ClusterInReach),
     };
-    walk.stamp
-        .set(list, RunCondition::Reachable, how, reason, "");
-    stamp::since(list, RunCondition::Reachable).map_or(begun, |since| since.max(begun))
+    walk.stamp.set(list, RunCondition::InReach, how, reason, "");
+    stamp::since(list, RunCondition::InReach).map_or(begun, |since| since.max(begun))
+}
+
+fn out_of_reach(binding: &RunBinding<'_>) -> Option<RunReason> {
+    (binding.readiness == Readiness::Unreachable).then_some(RunReason::ClusterUnreachable)
 }
 
 /// A cluster that was not begun with.
@@ -272,6 +271,7 @@ fn begin_with(
         plan.moves.push(way.version(cluster).to_move(binding));
     }
     start(walk, cluster);
+    in_reach(walk, cluster, out_of_reach(binding));
     found.unfinished += 1;
     found.under_way += 1;
     plan.wake(stuck_at(now));
@@ -336,7 +336,7 @@ fn start(walk: &Walk<'_>, cluster: &mut ClusterStatus) {
 }
 
 fn succeed(walk: &Walk<'_>, cluster: &mut ClusterStatus) {
-    stamp::remove(&mut cluster.conditions, RunCondition::Reachable);
+    stamp::remove(&mut cluster.conditions, RunCondition::InReach);
     walk.stamp.set(
         &mut cluster.conditions,
         RunCondition::Succeeded,
@@ -347,7 +347,7 @@ fn succeed(walk: &Walk<'_>, cluster: &mut ClusterStatus) {
 }
 
 fn fail(walk: &Walk<'_>, cluster: &mut ClusterStatus, why: &str) {
-    stamp::remove(&mut cluster.conditions, RunCondition::Reachable);
+    stamp::remove(&mut cluster.conditions, RunCondition::InReach);
     walk.stamp.set(
         &mut cluster.conditions,
         RunCondition::Succeeded,
@@ -359,7 +359,7 @@ fn fail(walk: &Walk<'_>, cluster: &mut ClusterStatus, why: &str) {
 
 /// Passes a cluster over.
 fn skip(walk: &Walk<'_>, cluster: &mut ClusterStatus, reason: RunReason, message: &str) {
-    stamp::remove(&mut cluster.conditions, RunCondition::Reachable);
+    stamp::remove(&mut cluster.conditions, RunCondition::InReach);
     walk.stamp.set(
         &mut cluster.conditions,
         RunCondition::Skipped,
