@@ -58,6 +58,7 @@ fn contents_roll_on_a_real_fleet() {
     a_member_that_joins_later_gets_what_is_placed_everywhere(&fleet);
     labels_of_members_decide(&fleet);
     a_change_that_fails_stops_at_the_budget(&fleet);
+    what_takes_too_long_is_told(&mut fleet);
     a_placement_that_rolls_can_be_deleted(&fleet);
 }
 
@@ -375,6 +376,95 @@ fn is_stuck(fleet: &Fleet, old: u32, new: u32, moved: usize) {
         "{.items[*].metadata.name}",
     );
     assert_eq!(kept, format!("roll-{old}-snapshot roll-{new}-snapshot"));
+}
+
+/// Of the binding to each member, by name: a path.
+fn bindings(fleet: &Fleet, path: &str) -> Vec<String> {
+    let path = format!("{{range.items[*]}}{path},{{end}}");
+    let of_roll = "crb -l kubernetes-fleet.io/parent-CRP=roll";
+    let text = fleet.get("hub", of_roll, &path);
+    text.split_terminator(',').map(str::to_owned).collect()
+}
+
+fn available(fleet: &Fleet, field: &str) -> Vec<String> {
+    let path = format!("{{.status.conditions[?(@.type==\"Available\")].{field}}}");
+    bindings(fleet, &path)
+}
+
+const SOON: &str = "NotAllWorkAreAvailable";
+const READY: &str = "AllWorkAreAvailable";
+
+fn what_takes_too_long_is_told(fleet: &mut Fleet) {
+    let version: u32 = of_placement(fleet, "roll", "{.status.observedResourceIndex}")
+        .parse()
+        .unwrap();
+    fleet.kill_hub();
+    fleet.start_hub();
+    let with_timeout = |fleet: &Fleet, timeout: &str| {
+        let strategy = format!(
+            "revisionHistoryLimit: 1\n  strategy: {{timeout: {timeout}, rollingUpdate: {{maxUnavailable: 2}}}}"
+        );
+        fleet.apply("hub", &placement("roll", &strategy));
+    };
+    let healthy = "{.status.conditions[?(@.type==\"Healthy\")].status}";
+    let since = |fleet: &Fleet| bindings(fleet, "{.status.processingSince}");
+    with_timeout(fleet, "1h");
+    fleet.apply("hub", &app(version + 1, NOWHERE));
+    eventually("two clusters are on their way", || {
+        available(fleet, "reason") == [SOON, SOON, READY]
+    });
+    fleet.control("stop", "member-1");
+    eventually("one of them is gone", || {
+        fleet.get("hub", "cluster member-1", healthy) == "False"
+    });
+    with_timeout(fleet, "3s");
+    eventually("the other one took too long", || {
+        available(fleet, "reason")[1] == "Timeout"
+    });
+    assert_eq!(available(fleet, "reason"), [SOON, "Timeout", READY]);
+    fleet.control("start", "member-1");
+    eventually("so does the one that is back", || {
+        available(fleet, "reason") == ["Timeout", "Timeout", READY]
+    });
+    // What the user sees: what is wrong, and how long it was waited for.
+    let of_cluster = "{.status.placementStatuses[?(@.clusterName==\"member-2\")].conditions[?(@.type==\"Available\")]";
+    eventually("the placement tells", || {
+        let message = of_placement(fleet, "roll", &format!("{of_cluster}.message}}"));
+        of_placement(fleet, "roll", &format!("{of_cluster}.reason}}")) == "Timeout"
+            && message.starts_with("Not ready within 3s (")
+            && message.contains("Deployment roll/app")
+    });
+    let events = "events.v1.events.k8s.io --field-selector reason=Timeout";
+    eventually("so does an event", || {
+        fleet
+            .get("hub", events, "{.items[*].note}")
+            .contains("Available is False on cluster member-2: Not ready within 3s")
+    });
+    let started = since(fleet);
+    assert_eq!(
+        started.iter().map(String::is_empty).collect::<Vec<_>>(),
+        [false, false, true],
+        "the clock stands where all is well"
+    );
+    fleet.kill_hub();
+    fleet.start_hub();
+    with_timeout(fleet, "0s");
+    eventually("no limit any more", || {
+        available(fleet, "reason") == [SOON, SOON, READY]
+    });
+    assert_eq!(since(fleet), started, "the clocks go on");
+    with_timeout(fleet, "3s");
+    eventually("a limit again, which is long over", || {
+        available(fleet, "reason") == ["Timeout", "Timeout", READY]
+    });
+    assert_eq!(since(fleet), started);
+    // Both have failed, so that they cost nothing of the budget.
+    fleet.apply("hub", &app(version + 2, ""));
+    eventually("the next version rolls everywhere", || {
+        is_on(fleet, "roll", &(version + 2).to_string(), &MEMBERS)
+    });
+    assert_eq!(since(fleet), ["", "", ""]);
+    with_timeout(fleet, "1h");
 }
 
 fn a_placement_that_rolls_can_be_deleted(fleet: &Fleet) {

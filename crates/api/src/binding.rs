@@ -1,6 +1,6 @@
 //! ClusterResourceBinding: one placement on one cluster (API §3.7).
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -142,4 +142,11 @@ pub struct BindingStatus {
     /// Extension: resource snapshot that this status is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_resource_snapshot_name: Option<String>,
+    /// Extension: since when the cluster has not been ready with what it was given; absent when it is, and
+    /// while it is given nothing. Counts for spec.strategy.timeout of the placement.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processing_since: Option<Time>,
+    /// Extension: digest of the desired state (hex SHA-256) that processingSince is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processing_digest: Option<String>,
 }

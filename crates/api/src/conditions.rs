@@ -248,6 +248,9 @@ words! {
         NotAllWorkHaveDiffReported = "NotAllWorkHaveDiffReported",
         /// All reported.
         AllWorkHaveDiffReported = "AllWorkHaveDiffReported",
+        /// Extension, on the first condition that is not True: the cluster answers, and was not ready in time
+        /// (`spec.strategy.timeout` of the placement).
+        Timeout = "Timeout",
     }
 }
 

@@ -280,6 +280,25 @@ impl Writer {
         patch: &json_patch::Patch,
     ) -> Result<DynamicObject, ApiError> {
         let url = url::object::<DynamicObject>(kind, namespace, name)?;
+        self.patch(&url, patch).await
+    }
+
+    /// As [`Self::json_patch_dyn`], of the status.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn json_patch_status_dyn(
+        &self,
+        kind: &ApiResource,
+        namespace: Option<&str>,
+        name: &str,
+        patch: &json_patch::Patch,
+    ) -> Result<DynamicObject, ApiError> {
+        let url = url::object::<DynamicObject>(kind, namespace, name)?;
+        self.patch(&format!("{url}/status"), patch).await
+    }
+
+    async fn patch(&self, url: &str, patch: &json_patch::Patch) -> Result<DynamicObject, ApiError> {
         let path = format!(
             "{url}?fieldManager={}&fieldValidation=Ignore",
             self.field_manager

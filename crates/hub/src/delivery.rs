@@ -5,6 +5,7 @@
 //! was placed there changes. Each look is level-triggered: the member engine does what is missing, and
 //! nothing where nothing is.
 
+pub(crate) mod clock;
 pub(crate) mod lists;
 mod migrate;
 mod pull;
@@ -18,22 +19,23 @@ use kube::ResourceExt;
 use windlass_api::binding::BindingStatus;
 use windlass_api::conditions::{BindingReason, STATUS_REPORTED_BACK, Stage, Status};
 use windlass_api::placement::ReportBackStrategy;
-use windlass_api::scoped::{Binding, Scope};
+use windlass_api::scoped::Binding;
 use windlass_api::{Condition, labels, names};
-use windlass_cluster::{ApiError, ObjectKey, Writer, clock};
+use windlass_cluster::{ApiError, ObjectKey, Writer};
 use windlass_member::manifest::Manifest;
 use windlass_member::{Desired, Outcome, Parent, Removal, RemovalMode, Rival, report};
 use windlass_render::Confinement;
 use windlass_status::conditions::{NewCondition, find};
 use windlass_status::digest::{BindingInputs, Digest, binding_digest};
 
+use self::clock::{About, sooner};
 use self::lists::Lists;
 use self::refused::UNCHANGED;
 use crate::contents::{Content, Contents};
 use crate::lanes::Lanes;
 use crate::members::migrate::Mode;
 use crate::members::{Members, is_push};
-use crate::observe::{Skipped, log_binding, skipped};
+use crate::observe::log_binding;
 use crate::overrides::leave::{self, Effect};
 use crate::overrides::named_by;
 use crate::overrides::resolve::effects_of;
@@ -133,8 +135,10 @@ impl Delivery {
                 "resource snapshot {} does not exist or is not complete; name an existing one; {UNCHANGED}",
                 binding.spec.resource_snapshot_name
             );
-            self.write_status(&binding, None, |report| report.sync_failed(message))
-                .await?;
+            self.write_status(&binding, About::Nothing, |report| {
+                report.sync_failed(message);
+            })
+            .await?;
             return Ok(Next::Backoff(Some(Duration::from_secs(1))));
         };
         let placement = parent(&binding);
@@ -144,8 +148,10 @@ impl Delivery {
                 "resource snapshot {} belongs to another placement; name one of {placement}; {UNCHANGED}",
                 content.name
             );
-            self.write_status(&binding, None, |report| report.sync_failed(message))
-                .await?;
+            self.write_status(&binding, About::Nothing, |report| {
+                report.sync_failed(message);
+            })
+            .await?;
             return Ok(Next::Event);
         }
         let overridden = self.overridden(&binding, &content);
@@ -168,9 +174,12 @@ impl Delivery {
         };
         let mirror = self.is_mirrored(&placement);
         let parent = self.parent_of(cluster, placement);
-        let absorbed = self.absorb(&member, &binding, &parent).await;
-        let desired = Desired {
-            work_name: member.work_name(&parent).await?,
+        let named = match self.absorb(&member, &binding, &parent).await {
+            Ok(()) => member.work_name(&parent).await,
+            Err(error) => Err(error),
+        };
+        let desire = |work_name| Desired {
+            work_name,
             parent,
             work_namespace: names::member_namespace(cluster),
             digest,
@@ -178,8 +187,8 @@ impl Delivery {
             mirror,
             manifests,
         };
-        let outcome = match absorbed {
-            Ok(()) => member.deliver(&desired).await,
+        let outcome = match named {
+            Ok(work_name) => member.deliver(&desire(work_name)).await,
             Err(error) => Outcome {
                 error: Some(error),
                 ..Outcome::default()
@@ -210,10 +219,9 @@ impl Delivery {
         content: &Content,
         refusal: Refusal,
     ) -> Result<Next, ApiError> {
-        self.write_status(binding, Some((digest, content)), |report| {
-            report.refused(&refusal);
-        })
-        .await?;
+        let about = About::Refused(digest, content);
+        self.write_status(binding, about, |report| report.refused(&refusal))
+            .await?;
         Ok(Next::Event)
     }
 
@@ -227,13 +235,14 @@ impl Delivery {
         if let Some(error @ ApiError::Rejected(why)) = &outcome.error {
             let cluster = &binding.spec.target_cluster;
             let message = format!("cluster {cluster} refuses what the hub has to do there: {why}");
-            self.write_status(binding, None, |report| report.sync_failed(message))
+            let about = About::NotTaken(digest);
+            self.write_status(binding, about, |report| report.sync_failed(message))
                 .await?;
             return Ok(Next::Backoff(error.retry_after()));
         }
         if let Some(error) = &outcome.error {
-            // Nothing was learnt about the objects; the status keeps what is known.
             tracing::debug!(%error, "cluster can't be reached");
+            self.note_trouble(binding, digest, error).await?;
             return Ok(Next::Backoff(
                 error.retry_after().or(Some(Duration::from_secs(1))),
             ));
@@ -250,20 +259,19 @@ impl Delivery {
             }
             _ => None,
         };
-        self.write_status(binding, Some((digest, content)), |report| {
-            report.outcome(outcome);
-            report.reported_back(copied.as_ref());
-        })
-        .await?;
+        let late = self
+            .write_status(binding, About::Given(digest, content), |report| {
+                report.outcome(outcome);
+                report.reported_back(copied.as_ref());
+            })
+            .await?;
         let again = match copied {
             Some(Err(error)) => return Ok(Next::Backoff(error.retry_after())),
             Some(Ok((_, again))) => again,
             None => None,
         };
-        Ok(match outcome.retry.into_iter().chain(again).min() {
-            Some(delay) => Next::After(delay),
-            None => Next::Event,
-        })
+        let moments = outcome.retry.into_iter().chain(again).chain(late);
+        Ok(sooner(Next::Event, moments.min()))
     }
 
     /// What an agent is told of statuses.
@@ -308,7 +316,7 @@ impl Delivery {
             None => {
                 let message =
                     format!("waiting until cluster {cluster} has changed its mode of delivery");
-                self.write_status(binding, None, |report| report.removing(message))
+                self.write_status(binding, About::Nothing, |report| report.removing(message))
                     .await?;
                 return Ok(Next::Event);
             }
@@ -322,7 +330,7 @@ impl Delivery {
             let message = format!(
                 "waiting for cluster {cluster} to be reachable, to {what} what was placed there"
             );
-            self.write_status(binding, None, |report| report.removing(message))
+            self.write_status(binding, About::Nothing, |report| report.removing(message))
                 .await?;
             return Ok(Next::Event);
         };
@@ -336,7 +344,7 @@ impl Delivery {
             Removal::Done => self.let_go(binding).await,
             Removal::Waiting { for_what, retry } => {
                 let message = format!("removing; waiting for {}", for_what.join(", "));
-                self.write_status(binding, None, |report| report.removing(message))
+                self.write_status(binding, About::Nothing, |report| report.removing(message))
                     .await?;
                 Ok(retry.map_or(Next::Backoff(None), Next::After))
             }
@@ -345,7 +353,7 @@ impl Delivery {
                     "removing from cluster {cluster} failed: {}",
                     error.message()
                 );
-                self.write_status(binding, None, |report| report.removing(message))
+                self.write_status(binding, About::Nothing, |report| report.removing(message))
                     .await?;
                 Ok(Next::Backoff(error.retry_after()))
             }
@@ -390,31 +398,6 @@ impl Delivery {
             Err(ApiError::NotFound(_)) => Ok(Next::Event),
             Err(error) => Err(error),
         }
-    }
-
-    async fn write_status(
-        &self,
-        binding: &Binding,
-        about: Option<(Digest, &Content)>,
-        fill: impl FnOnce(&mut Report<'_>),
-    ) -> Result<(), ApiError> {
-        let about = about.map(|(digest, content)| (digest, content.name.as_str()));
-        let status = refused::filled(binding, about, clock::now(), fill);
-        let previous = binding.status.clone().unwrap_or_default();
-        if status == previous {
-            skipped(Skipped::Binding(Scope::of(binding)));
-            return Ok(());
-        }
-        let write = |status| {
-            let mut changed = binding.clone();
-            changed.status = Some(status);
-            async move { self.writer.replace_status(&changed).await }
-        };
-        match lists::send(status, &previous, write).await? {
-            Some(live) => self.world.bindings.observe(live),
-            None => skipped(Skipped::Binding(Scope::of(binding))),
-        }
-        Ok(())
     }
 }
 

@@ -8,6 +8,7 @@
 
 pub mod contents;
 pub mod delivery;
+pub mod evictions;
 pub mod installed;
 mod lanes;
 pub mod lead;

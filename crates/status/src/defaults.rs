@@ -8,6 +8,8 @@ use windlass_api::placement::{
     WhenToTakeOver,
 };
 
+use crate::duration;
+
 /// An apply strategy with nothing left open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EffectiveApply {
@@ -136,6 +138,18 @@ pub fn rollout_type(strategy: Option<&RolloutStrategy>) -> RolloutStrategyType {
         .unwrap_or(RolloutStrategyType::RollingUpdate)
 }
 
+/// How long a cluster that answers may take to be ready, unless the placement says otherwise.
+pub const TIMEOUT: SignedDuration = SignedDuration::from_mins(10);
+
+/// How long a cluster that answers may take to be ready: [`TIMEOUT`] unless the placement says otherwise; none
+/// if it may take as long as it likes. Text that the schema would refuse says nothing.
+#[must_use]
+pub fn timeout(strategy: Option<&RolloutStrategy>) -> Option<SignedDuration> {
+    let text = strategy.and_then(|strategy| strategy.timeout.as_deref());
+    let timeout = text.and_then(duration::parse).unwrap_or(TIMEOUT);
+    (!timeout.is_zero()).then_some(timeout)
+}
+
 /// How clusters are chosen; every one unless the policy says otherwise.
 #[must_use]
 pub fn placement_type(policy: Option<&PlacementPolicy>) -> PlacementType {
@@ -152,6 +166,24 @@ mod tests {
 
     fn text(text: &str) -> IntOrString {
         IntOrString::String(text.to_owned())
+    }
+
+    #[test]
+    fn timeouts() {
+        for (text, expected) in [
+            (None, Some(TIMEOUT)),
+            (Some("0s"), None),
+            (Some("0h0m"), None),
+            (Some("90s"), Some(SignedDuration::from_secs(90))),
+            (Some("junk"), Some(TIMEOUT)),
+        ] {
+            let strategy = RolloutStrategy {
+                timeout: text.map(str::to_owned),
+                ..Default::default()
+            };
+            assert_eq!(timeout(Some(&strategy)), expected, "{text:?}");
+        }
+        assert_eq!(timeout(None), Some(TIMEOUT));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The vocabulary that every kind shares: conditions, digests, freshness, defaults, readiness.
+//! The vocabulary that every kind shares: conditions, digests, freshness, defaults, readiness, the processing
+//! clock.
 //!
 //! Pure: no client, no clock, no randomness. Time comes in as a parameter, and nothing here can fail.
 
@@ -7,6 +8,7 @@ pub mod defaults;
 pub mod digest;
 pub mod duration;
 pub mod freshness;
+pub mod processing;
 pub mod ready;
 pub mod run_transitions;
 pub mod transitions;

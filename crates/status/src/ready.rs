@@ -9,6 +9,7 @@ use windlass_api::scoped::Binding;
 use crate::conditions;
 use crate::digest::Digest;
 use crate::freshness::{self, Freshness};
+use crate::processing::is_timeout;
 
 /// Reason that members give for a Work whose availability can't be tracked.
 const WORK_NOT_TRACKABLE: &str = "WorkNotTrackable";
@@ -59,6 +60,7 @@ pub struct Facts<'a> {
 /// | WorkSynchronized False, reason SyncWorkFailed, and Available Unknown for the same reason | Withheld |
 /// | WorkSynchronized False, reason SyncWorkFailed | Failed |
 /// | Applied False, reason NotAllWorkHaveBeenApplied | Failed |
+/// | any False, reason Timeout: the member was reachable, and took too long | Failed |
 /// | DiffReported True | Ready |
 /// | Available True, trackable | Ready |
 /// | Available True, untrackable since unavailablePeriodSeconds | Ready |
@@ -71,7 +73,7 @@ pub fn classify(facts: &Facts<'_>, now: Timestamp) -> Readiness {
     }
     let fresh = Freshness::of(facts.binding, facts.desired_digest);
     let get = |stage| freshness::condition(facts.binding, fresh, stage);
-    let failed = [Stage::Overridden, Stage::WorkSynchronized, Stage::Applied]
+    let failed = STAGES
         .into_iter()
         .find(|stage| get(*stage).is_some_and(|condition| is_failure(*stage, condition)));
     let is_left = |why| get(Stage::Available).is_some_and(|condition| is_unknown(condition, why));
@@ -179,10 +181,23 @@ fn is_untrackable(available: &Condition) -> bool {
             == Some(BindingReason::NotAllWorkAreAvailabilityTrackable)
 }
 
+/// In the order in which they are looked at.
+const STAGES: [Stage; 6] = [
+    Stage::RolloutStarted,
+    Stage::Overridden,
+    Stage::WorkSynchronized,
+    Stage::Applied,
+    Stage::Available,
+    Stage::DiffReported,
+];
+
 /// Only reasons that say "failed" count; False alone also stands for "not yet".
 fn is_failure(stage: Stage, condition: &Condition) -> bool {
     if conditions::status(condition) != Status::False {
         return false;
+    }
+    if is_timeout(condition) {
+        return true;
     }
     let reason = BindingReason::parse(&condition.reason);
     match stage {
@@ -302,6 +317,17 @@ mod tests {
                 100,
                 InProgress,
             ),
+            (
+                WorkSynchronized,
+                "False",
+                "Timeout",
+                100,
+                Failed(WorkSynchronized),
+            ),
+            (Applied, "False", "Timeout", 100, Failed(Applied)),
+            (Available, "False", "Timeout", 100, Failed(Available)),
+            (DiffReported, "False", "Timeout", 100, Failed(DiffReported)),
+            (Available, "Unknown", "Timeout", 100, InProgress),
             (RolloutStarted, "True", "RolloutStarted", 100, InProgress),
         ]
     }

@@ -11,6 +11,7 @@
 //! | placement | Available or DiffReported becomes True, or is True for another index | Normal, the condition's |
 //! | placement | what its deletion waits for is not just work in progress | Warning, the condition's |
 //! | cluster of a placement | Overridden, WorkSynchronized, Applied or DiffReported becomes False, not in progress | Warning, the condition's |
+//! | cluster of a placement | any of them has taken too long, whatever was said of it before | Warning, Timeout |
 //! | cluster of a placement | Available becomes False though it was True for the same index, or an object has failed | Warning, the condition's |
 //! | member cluster | Joined becomes True | Normal, the condition's |
 //! | member cluster | Joined becomes False after True | Normal, the condition's |
@@ -32,6 +33,7 @@ use windlass_api::placement::{
 use windlass_api::scoped::Scope;
 
 use crate::conditions::{find, status};
+use crate::processing::is_timeout;
 
 /// Clusters of one change that get news of their own; the others are only counted.
 pub const NAMED: usize = 10;
@@ -215,7 +217,10 @@ fn clusters(old: &PlacementStatus, new: &PlacementStatus) -> Vec<Transition> {
         else {
             continue;
         };
-        if was.is_none_or(|(known, _)| known != stage) {
+        let is_known = |(known, before): (Stage, &Condition)| {
+            known == stage && (is_timeout(before) || !is_timeout(condition))
+        };
+        if !was.is_some_and(is_known) {
             let of_stage = failures.entry(stage).or_default();
             of_stage.insert(cluster, (entry, condition));
         }

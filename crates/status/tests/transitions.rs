@@ -171,6 +171,24 @@ fn news_of_one_cluster() {
             &["Warning SyncWorkFailed on a"],
         ),
         ("", "a:RolloutStarted=False/RolloutNotStartedYet", &[]),
+        // Too long is news of its own, once.
+        (
+            "a:Applied=False/ApplyInProgress",
+            "a:Applied=False/Timeout",
+            &["Warning Timeout on a"],
+        ),
+        (
+            "a:Applied=False/Refused",
+            "a:Applied=False/Timeout",
+            &["Warning Timeout on a"],
+        ),
+        ("a:Applied=False/Timeout", "a:Applied=False/Timeout", &[]),
+        ("a:Applied=False/Timeout", "a:Applied=False/Refused", &[]),
+        (
+            "a:Applied=False/Timeout",
+            "a:Applied=False/ApplyInProgress",
+            &[],
+        ),
     ]);
 }
 

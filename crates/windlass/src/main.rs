@@ -12,6 +12,9 @@ mod migrate;
 mod peer_flags;
 mod placeable;
 mod plan;
+mod rollback;
+mod run;
+mod screen;
 mod status;
 mod table;
 
@@ -41,6 +44,10 @@ enum Command {
     Migrate(migrate::Args),
     /// Say what a new or changed placement would do, and do nothing.
     Plan(plan::Args),
+    /// Bring an earlier version of a placement with strategy External back to its clusters.
+    Rollback(rollback::Args),
+    /// Watch and steer staged update runs.
+    Run(run::Args),
     /// Show placements, or how one fares on each cluster.
     Status(status::Args),
 }
@@ -66,6 +73,8 @@ fn main() -> ExitCode {
             Command::Leave(args) => leave::run(args).await,
             Command::Migrate(args) => migrate::run(args).await,
             Command::Plan(args) => plan::run(args).await,
+            Command::Rollback(args) => rollback::run(args).await,
+            Command::Run(args) => run::run(args).await,
             Command::Status(args) => status::run(args).await,
         }
     });

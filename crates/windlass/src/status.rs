@@ -18,7 +18,8 @@ use windlass_cluster::{ApiError, ObjectKey, clock};
 use windlass_hub::scoped::api_in;
 
 use crate::cli::{self, Failure, words};
-use crate::table::{cells, line, table};
+use crate::screen::Output;
+use crate::table::{self, cells, line, table};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -47,15 +48,6 @@ pub struct Args {
     /// With --watch: fail when that takes longer: 60, 60s, 5m or 1h.
     #[arg(long, env = "WINDLASS_TIMEOUT", requires = "watch", value_parser = cli::seconds)]
     timeout: Option<Duration>,
-}
-
-/// Form of the output.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
-    /// For people.
-    Table,
-    /// For programs: an object per placement; with --watch one per line and change.
-    Json,
 }
 
 pub async fn run(args: Args) -> Result<(), Failure> {
@@ -310,16 +302,7 @@ fn age(shown: Option<&Condition>, now: Timestamp) -> String {
     let Some(condition) = shown else {
         return "-".to_owned();
     };
-    let seconds = now
-        .duration_since(condition.last_transition_time.0)
-        .as_secs()
-        .max(0);
-    match seconds {
-        0..120 => format!("{seconds}s"),
-        120..7200 => format!("{}m", seconds / 60),
-        7200..172_800 => format!("{}h", seconds / 3600),
-        _ => format!("{}d", seconds / 86_400),
-    }
+    table::age(condition.last_transition_time.0, now)
 }
 
 #[cfg(test)]

@@ -1,5 +1,18 @@
 //! Tables for people.
 
+use jiff::Timestamp;
+
+/// How long something has been so, as kubectl writes ages.
+pub fn age(since: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(since).as_secs().max(0);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m", seconds / 60),
+        7200..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
 /// Text that keeps to its line, and does nothing to a terminal.
 pub fn line(text: &str) -> String {
     text.split(|c: char| c.is_control())

@@ -1,6 +1,10 @@
 //! Staged update runs on a real fleet, with kubectl as a user has it.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+mod back;
+mod begin;
+mod members;
+
 use windlass_tests::{Fleet, eventually};
 
 const MEMBERS: [&str; 3] = ["member-1", "member-2", "member-3"];
@@ -84,10 +88,14 @@ fn versions(fleet: &Fleet, name: &str) -> String {
 
 /// Approves as a user of the peer does.
 fn approve(fleet: &Fleet, request: &str) {
+    approve_kind(fleet, "careq", request);
+}
+
+fn approve_kind(fleet: &Fleet, kind: &str, request: &str) {
     let patch = r#"{"status":{"conditions":[{"type":"Approved","status":"True","reason":"Reviewed","message":"","lastTransitionTime":"2026-01-01T00:00:00Z","observedGeneration":1}]}}"#;
     fleet.kubectl(
         "hub",
-        &format!("patch careq {request} --subresource status --type merge -p {patch}"),
+        &format!("patch {kind} {request} --subresource status --type merge -p {patch}"),
     );
 }
 
@@ -103,6 +111,20 @@ fn joined() -> Fleet {
     fleet.apply(
         "hub",
         &strategy(
+            "at-once",
+            "[{name: all, labelSelector: {}, maxConcurrency: 3}]",
+        ),
+    );
+    fleet.apply(
+        "hub",
+        &strategy(
+            "one-by-one",
+            "[{name: all, labelSelector: {}, maxConcurrency: 1}]",
+        ),
+    );
+    fleet.apply(
+        "hub",
+        &strategy(
             "gated",
             "[{name: canary, labelSelector: {matchLabels: {stage: canary}}, afterStageTasks: [{type: TimedWait, waitTime: 2s}]},
               {name: prod, labelSelector: {matchLabels: {stage: prod}}, beforeStageTasks: [{type: Approval}]}]",
@@ -115,6 +137,17 @@ fn joined() -> Fleet {
 fn runs_on_a_real_fleet() {
     let fleet = joined();
     a_version_goes_stage_by_stage(&fleet);
+    begin::what_can_not_begin_says_why(&fleet);
+    begin::a_run_that_is_stopped_stands(&fleet);
+    begin::another_run_takes_over(&fleet);
+    begin::an_older_version_comes_back(&fleet);
+    begin::a_namespace_has_runs_of_its_own(&fleet);
+    begin::a_rolling_placement_is_handed_over_as_it_is(&fleet);
+    back::failures_end_a_run_and_clusters_go_back(&fleet);
+    back::failures_within_the_threshold_are_passed_over(&fleet);
+    members::clusters_come_and_go(&fleet);
+    members::a_strict_run_ends_when_clusters_change(&fleet);
+    members::a_cluster_that_leaves_is_skipped(&fleet);
 }
 
 fn a_version_goes_stage_by_stage(fleet: &Fleet) {
@@ -163,4 +196,27 @@ fn a_version_goes_stage_by_stage(fleet: &Fleet) {
     eventually("the placement tells of one version everywhere", || {
         fleet.get("hub", "crp web", "{.status.observedResourceIndex}") == "0"
     });
+}
+
+/// Rolls a version out everywhere at once.
+fn settle(fleet: &Fleet, name: &str, run_name: &str, version: &str) {
+    fleet.apply("hub", &content(name, version));
+    fleet.apply("hub", &run(run_name, name, "at-once", "state: Run"));
+    eventually("the version is everywhere", || {
+        told(fleet, run_name, "Succeeded") == "True/UpdateRunSucceeded"
+    });
+    assert_eq!(versions(fleet, name), [version; 3].join(" "));
+}
+
+fn set_state(fleet: &Fleet, run: &str, state: &str) {
+    let patch = format!("{{\"spec\":{{\"state\":\"{state}\"}}}}");
+    fleet.kubectl("hub", &format!("patch csur {run} --type merge -p {patch}"));
+}
+
+/// A field of a cluster's condition in a run's stage.
+fn of_cluster(fleet: &Fleet, run: &str, cluster: &str, type_: &str, field: &str) -> String {
+    let path = format!(
+        "{{.status.stagesStatus[*].clusters[?(@.clusterName==\"{cluster}\")].conditions[?(@.type==\"{type_}\")].{field}}}"
+    );
+    of_run(fleet, run, &path)
 }

@@ -26,6 +26,12 @@ pub struct RolloutStrategy {
     /// Whether member status is mirrored to the hub.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report_back_strategy: Option<ReportBackStrategy>,
+    /// Extension: how long a cluster that answers may take to be ready with what it was given, as 10m or
+    /// 1h30m. Then its first condition that is not True gets the reason Timeout. Absent means 10m; 0s: there
+    /// is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("pattern" = r"^(?:(?:0|[1-9][0-9]*)(\.[0-9]+)?(?:s|m|h))+$"))]
+    pub timeout: Option<String>,
 }
 
 /// Who rolls out.

@@ -12,6 +12,7 @@ use windlass_member::RemovalMode;
 use windlass_member::manifest::Manifest;
 use windlass_status::digest::Digest;
 
+use super::clock::{About, sooner};
 use super::{Delivery, Report, parent};
 use crate::contents::Content;
 use crate::pull::deliver::{Delivered, Removing};
@@ -55,20 +56,23 @@ impl Delivery {
                 } else {
                     None
                 };
-                self.write_status(binding, Some((digest, content)), |report| {
-                    report.reading(reading);
-                    report.reported_back(copied.as_ref());
-                })
-                .await?;
-                match copied {
-                    Some(Err(error)) => Ok(Next::Backoff(error.retry_after())),
-                    Some(Ok((_, Some(again)))) => Ok(Next::After(again)),
-                    Some(Ok((_, None))) | None => Ok(Next::Event),
-                }
+                let late = self
+                    .write_status(binding, About::Given(digest, content), |report| {
+                        report.reading(reading);
+                        report.reported_back(copied.as_ref());
+                    })
+                    .await?;
+                let next = match copied {
+                    Some(Err(error)) => Next::Backoff(error.retry_after()),
+                    Some(Ok((_, Some(again)))) => Next::After(again),
+                    Some(Ok((_, None))) | None => Next::Event,
+                };
+                Ok(sooner(next, late))
             }
             Err(error @ ApiError::Rejected(_)) => {
                 let message = format!("writing the Works failed: {}", error.message());
-                self.write_status(binding, None, |report| report.sync_failed(message))
+                let about = About::NotTaken(digest);
+                self.write_status(binding, about, |report| report.sync_failed(message))
                     .await?;
                 Ok(Next::Backoff(error.retry_after()))
             }
@@ -89,7 +93,7 @@ impl Delivery {
         };
         if mode == RemovalMode::Leave && !self.members.agent_is_gone(cluster) {
             let message = self.waits_for_agent(cluster, &[]);
-            self.write_status(binding, None, |report| report.removing(message))
+            self.write_status(binding, About::Nothing, |report| report.removing(message))
                 .await?;
             return Ok(Next::Event);
         }
@@ -101,7 +105,7 @@ impl Delivery {
         }
         let left: Vec<String> = left.into_iter().collect();
         let message = self.waits_for_agent(cluster, &left);
-        self.write_status(binding, None, |report| report.removing(message))
+        self.write_status(binding, About::Nothing, |report| report.removing(message))
             .await?;
         Ok(Next::Event)
     }

@@ -180,7 +180,7 @@ impl Members {
         cluster.is_some_and(|cluster| self.is_silent_one(&cluster))
     }
 
-    fn is_silent_one(&self, cluster: &MemberCluster) -> bool {
+    pub(crate) fn is_silent_one(&self, cluster: &MemberCluster) -> bool {
         let name = cluster.name_any();
         if !is_push(cluster) {
             return self.is_silent(&name);
@@ -469,7 +469,8 @@ impl Members {
         ))
     }
 
-    fn probe_period(&self, cluster: &MemberCluster) -> Duration {
+    /// How often a cluster is asked, or reports, whether it is there.
+    pub(crate) fn probe_period(&self, cluster: &MemberCluster) -> Duration {
         let seconds = pull::objects::period(cluster);
         Duration::from_secs(seconds.unsigned_abs().into()).min(self.policy.unhealthy_threshold / 3)
     }

@@ -6,6 +6,7 @@
 
 pub mod actors;
 pub mod collector;
+pub mod evictions;
 mod runs;
 pub mod summary;
 pub mod tally;
@@ -19,17 +20,20 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 use prometheus::Registry;
+use windlass_api::eviction::ClusterResourcePlacementEviction;
 use windlass_api::member::{MemberCluster, MemberClusterStatus};
 use windlass_api::placement::PlacementStatus;
 use windlass_api::run::UpdateRunStatus;
 use windlass_api::scoped::{Binding, Placement, Scope, UpdateRun};
 use windlass_cluster::events::{Severity, reference_to};
 use windlass_cluster::{Change, Events, KindOf, NewEvent, clock};
+use windlass_rollout::{Outcome, Verdict};
 use windlass_status::digest::Digest;
 use windlass_status::run_transitions::of_run;
 use windlass_status::transitions::{Transition, of_member, of_placement};
 
 use self::collector::FleetCollector;
+use self::evictions::{EvictionCollector, EvictionTally, State};
 use self::runs::RunObserver;
 use self::summary::Summary;
 use self::tally::{PlacementFacts, Tally};
@@ -44,6 +48,7 @@ pub const REPORTER: &str = "windlass.dev/hub";
 #[derive(Clone)]
 pub struct Observer {
     tally: Arc<Mutex<Tally>>,
+    evictions: EvictionTally,
     leads: Arc<AtomicBool>,
     events: Events,
     runs: RunObserver,
@@ -64,9 +69,13 @@ impl Observer {
         let runs = RunObserver::new(registry, Arc::clone(&leads))?;
         let fleet = FleetCollector::new(Arc::clone(&tally), Arc::clone(&leads), queues.clone())?;
         registry.register(Box::new(fleet))?;
+        let evictions = EvictionTally::default();
+        let shown = EvictionCollector::new(evictions.clone(), Arc::clone(&leads))?;
+        registry.register(Box::new(shown))?;
         actors::register(registry)?;
         Ok(Self {
             tally,
+            evictions,
             leads,
             events,
             runs,
@@ -110,6 +119,39 @@ impl Observer {
     /// A member cluster has changed.
     pub fn cluster_changed(&self, change: &Change<MemberCluster>) {
         self.lock().cluster(&change.key.name, change.new.is_some());
+    }
+
+    /// An eviction has changed.
+    pub fn eviction_changed(&self, change: &Change<ClusterResourcePlacementEviction>) {
+        self.evictions
+            .eviction(&change.key.name, change.new.as_deref());
+    }
+
+    /// An eviction's status, as given, has been replaced by what was decided.
+    pub fn eviction_told(
+        &self,
+        old: &ClusterResourcePlacementEviction,
+        new: &ClusterResourcePlacementEviction,
+        verdict: &Verdict,
+    ) {
+        // Noting what is to be deleted is no news; nor are other numbers of one that waits.
+        let noted = matches!(verdict.outcome, Outcome::Evict(_));
+        if noted || State::of(old) == State::of(new) && State::of(new) == State::Waiting {
+            return;
+        }
+        let conditions = verdict.conditions(None);
+        let Some(told) = conditions.last() else {
+            return;
+        };
+        let news = Transition {
+            is_warning: matches!(verdict.outcome, Outcome::Invalid | Outcome::NotExecuted),
+            reason: told.reason.to_owned(),
+            action: "Evict",
+            note: told.message.clone(),
+            cluster: Some(new.spec.cluster_name.clone()),
+            index: String::new(),
+        };
+        self.tell(new, news);
     }
 
     /// A placement's status, as given, has been replaced by a new one.

@@ -5,28 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dashmap::DashMap;
-use futures::{FutureExt, StreamExt, stream};
 use kube::{Api, ResourceExt};
 use windlass_aggregator::{ExternalUnset, Scheduling};
-use windlass_api::conditions::SCHEDULED;
 use windlass_api::labels;
 use windlass_api::placement::ResourceIdentifier;
 use windlass_api::scoped::{Placement, PolicySnapshot};
-use windlass_api::snapshot::PolicySnapshotStatus;
 use windlass_cluster::clock::{self, Instant};
 use windlass_cluster::{ApiError, ObjectKey, Writer};
 use windlass_scheduler::Schedule;
-use windlass_status::conditions::NewCondition;
 
 use super::accessible::trouble;
-use super::bindings::{self, BindingPlan};
+use super::bindings::{self};
 use super::gathering::Gathering;
 use super::packing::{Places, needs_places};
 use super::plan::{self, PlacementPlan, PlacementView};
-use super::policy::PolicyPlan;
-use super::report::{notes, verdict};
+use super::report::notes;
 use super::runs::Around;
-use super::snapshots::{self, Group, Groups, LatestSnapshot};
+use super::snapshots::{Group, Groups, LatestSnapshot};
 use crate::contents::{Contents, identifier};
 use crate::members::Members;
 use crate::overrides::resolve::Resolved;
@@ -36,8 +31,6 @@ use crate::select::{Known, Resources, SelectError, Selection};
 use crate::worker::{Next, work};
 use crate::world::{BY_PLACEMENT, World};
 
-/// Binding writes of one placement in flight at once.
-const PARALLEL: usize = 16;
 /// How soon what the API server has refused is tried again, at least; a change is tried at once.
 pub(super) const REFUSED_AGAIN: Duration = Duration::from_secs(30);
 
@@ -46,6 +39,8 @@ pub(super) const REFUSED_AGAIN: Duration = Duration::from_secs(30);
 pub(super) struct Memory {
     /// When the next status may be written.
     pub(super) status_from: Option<Instant>,
+    /// When the numbers of evictions that wait may be told anew.
+    pub(super) numbers_from: Option<Instant>,
     /// How snapshots are spaced.
     gathering: Option<Gathering>,
 }
@@ -143,6 +138,11 @@ impl Actor {
         let Some(placement) = self.world.placements.get(key) else {
             return self.gone(key).await;
         };
+        let next = self.act_on(key, Arc::clone(&placement)).await;
+        self.evict(&placement, next).await
+    }
+
+    async fn act_on(&self, key: &ObjectKey, placement: Arc<Placement>) -> Result<Next, ApiError> {
         let bindings = self.world.bindings_of(key).len();
         self.world.queues.pace.begins(key, bindings);
         if placement.metadata.deletion_timestamp.is_some() {
@@ -226,6 +226,7 @@ impl Actor {
     /// is removed, but only when the API server itself says that the placement is gone.
     async fn gone(&self, key: &ObjectKey) -> Result<Next, ApiError> {
         self.forget(key);
+        self.refuse_evictions(key).await?;
         let bindings = self.world.bindings_of(key);
         let is_live = |binding: &Arc<windlass_api::scoped::Binding>| {
             binding.metadata.deletion_timestamp.is_none()
@@ -475,133 +476,6 @@ impl Actor {
             Some(gathering) => gathering.next(now),
         });
     }
-
-    async fn write_snapshots(&self, plan: &snapshots::SnapshotPlan) -> Result<(), ApiError> {
-        for snapshot in &plan.unfinished {
-            self.writer.delete(&**snapshot).await?;
-            self.world.snapshots.observe_deleted(snapshot);
-        }
-        for snapshot in &plan.create {
-            let live = self
-                .writer
-                .create(snapshot)
-                .await
-                .map_err(|error| snapshots::refused(snapshot, error))?;
-            self.world
-                .snapshots
-                .observe(snapshots::meta_of(live.metadata));
-        }
-        for (snapshot, latest) in &plan.relabel {
-            let live = snapshots::relabel(&self.writer, snapshot, *latest).await?;
-            self.world.snapshots.observe(live);
-        }
-        for snapshot in &plan.expired {
-            self.writer.delete(&**snapshot).await?;
-            self.world.snapshots.observe_deleted(snapshot);
-        }
-        Ok(())
-    }
-
-    async fn write_policy(
-        &self,
-        placement: &ObjectKey,
-        plan: &PolicyPlan,
-    ) -> Result<Arc<PolicySnapshot>, ApiError> {
-        if let Some(new) = &plan.create {
-            self.world.policies.observe(self.writer.create(new).await?);
-        }
-        for changed in &plan.update {
-            self.world
-                .policies
-                .observe(self.writer.replace(changed).await?);
-        }
-        for old in &plan.expired {
-            self.writer.delete(&**old).await?;
-            self.world.policies.observe_deleted(old);
-        }
-        self.world
-            .policies
-            .get(&ObjectKey::namespaced(&placement.namespace, &plan.latest))
-            .ok_or_else(|| {
-                ApiError::transient(format!(
-                    "policy snapshot {} is not in the cache",
-                    plan.latest
-                ))
-            })
-    }
-
-    /// Writes the scheduler's decisions for people and other tools; nothing of ours reads them back.
-    async fn decisions(
-        &self,
-        placement: &Placement,
-        policy: Arc<PolicySnapshot>,
-        schedule: &Schedule,
-        now: jiff::Timestamp,
-    ) -> Result<Arc<PolicySnapshot>, ApiError> {
-        let previous = policy.status.clone().unwrap_or_default();
-        let (status, reason) = verdict(schedule);
-        let condition = NewCondition {
-            type_: SCHEDULED,
-            status,
-            reason: reason.as_str(),
-            message: schedule.message.clone(),
-            observed_generation: policy.metadata.generation,
-        };
-        let decisions = schedule.decisions();
-        let next = PolicySnapshotStatus {
-            observed_crp_generation: placement.metadata.generation.unwrap_or_default(),
-            conditions: Some(vec![
-                condition.build(previous.conditions.as_deref().unwrap_or_default(), now),
-            ]),
-            cluster_decisions: (!decisions.is_empty()).then_some(decisions),
-        };
-        if policy.status.as_ref() == Some(&next) {
-            return Ok(policy);
-        }
-        let mut changed = (*policy).clone();
-        changed.status = Some(next);
-        let live = self.writer.replace_status(&changed).await?;
-        self.world.policies.observe(live.clone());
-        Ok(Arc::new(live))
-    }
-
-    /// Sends binding writes, some at a time. One that fails does not keep the others from being sent.
-    async fn write_bindings(&self, plan: &BindingPlan) -> Result<(), ApiError> {
-        let creates = plan.create.iter().map(Write::Create);
-        let replaces = plan.replace.iter().map(Write::Replace);
-        let deletes = plan.delete.iter().map(|binding| Write::Delete(binding));
-        let writes: Vec<_> = creates
-            .chain(replaces)
-            .chain(deletes)
-            .map(|write| self.write_binding(write).boxed())
-            .collect();
-        let results: Vec<Result<(), ApiError>> = stream::iter(writes)
-            .buffer_unordered(PARALLEL)
-            .collect()
-            .await;
-        results.into_iter().collect()
-    }
-
-    async fn write_binding(&self, write: Write<'_>) -> Result<(), ApiError> {
-        match write {
-            Write::Create(binding) => self
-                .world
-                .bindings
-                .observe(self.writer.create(binding).await?),
-            Write::Replace(binding) => self
-                .world
-                .bindings
-                .observe(self.writer.replace(binding).await?),
-            Write::Delete(binding) => self.writer.delete(binding).await?,
-        }
-        Ok(())
-    }
-}
-
-enum Write<'a> {
-    Create(&'a windlass_api::scoped::Binding),
-    Replace(&'a windlass_api::scoped::Binding),
-    Delete(&'a windlass_api::scoped::Binding),
 }
 
 /// What the status says is selected.
@@ -613,7 +487,7 @@ pub(crate) fn selected_before(placement: &Placement) -> &[ResourceIdentifier] {
         .unwrap_or_default()
 }
 
-fn until(at: jiff::Timestamp, now: jiff::Timestamp) -> Duration {
+pub(super) fn until(at: jiff::Timestamp, now: jiff::Timestamp) -> Duration {
     // A second more, for API times are whole seconds.
     Duration::try_from(at.duration_since(now)).unwrap_or_default() + Duration::from_secs(1)
 }

@@ -8,6 +8,7 @@ pub mod accessible;
 pub mod actor;
 pub mod bindings;
 pub mod deletion;
+mod evict;
 pub mod gathering;
 mod overrides;
 pub mod packing;
@@ -19,6 +20,7 @@ pub mod snapshots;
 pub mod status;
 #[cfg(test)]
 mod tests;
+mod write;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;

@@ -42,7 +42,7 @@ fn contenders<'a>(runs: &[&'a UpdateRun]) -> Vec<&'a UpdateRun> {
         .filter(|run| is_initialized(run) && !is_over(run))
         .filter(|run| is_begun(run) || is_told(run))
         .collect();
-    // One that was begun yields to nobody but one that is told to run.
+    // One that was begun and stands yields to nobody but one that is told to run.
     open.sort_by_cached_key(|run| {
         let created = run.metadata.creation_timestamp.as_ref().map(|time| time.0);
         let name = run.metadata.name.clone();

@@ -1,6 +1,5 @@
 //! `windlass status NAME --watch`: follows a placement until it is where it is to be.
 
-use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +12,10 @@ use windlass_api::placement::PerClusterPlacementStatus;
 use windlass_api::scoped::{Placement, Scope};
 use windlass_cluster::{Cache, CacheOptions, ObjectKey, clock};
 
-use super::{Output, counts, line, of_clusters, of_placement, selected, state, telling_of, view};
+use super::{counts, line, of_clusters, of_placement, selected, state, telling_of, view};
 use super::{reason, text};
 use crate::cli::Failure;
+use crate::screen::{Output, Reader, Screen, Shown};
 
 /// A placement that is complete may be so because the hub has yet to see a change that was just made: it
 /// has to stay complete for so long.
@@ -43,7 +43,7 @@ pub async fn follow(
     };
     let only = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
     let cache = Cache::start("placement", api, only, options);
-    let screen = Screen::new(output, std::io::stdout().is_terminal());
+    let screen = Screen::here(output);
     let followed = until_complete(&cache, key, news, screen);
     let result = match limit {
         None => followed.await,
@@ -77,7 +77,7 @@ async fn until_complete(
         let placement = cache
             .get(key)
             .ok_or_else(|| format!("{} has been deleted", text(key)))?;
-        if screen.show(&placement)? == Reader::Gone {
+        if screen.show(&*placement, clock::now())? == Reader::Gone {
             return Ok(());
         }
         let is_complete = is_complete(&placement);
@@ -175,77 +175,22 @@ fn trouble(placement: &Placement) -> String {
     }
 }
 
-/// Who reads what is shown.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Reader {
-    Present,
-    Gone,
-}
-
-/// Where the placement is shown.
-struct Screen {
-    output: Output,
-    is_terminal: bool,
-    /// What stands there.
-    last: String,
-}
-
-impl Screen {
-    fn new(output: Output, is_terminal: bool) -> Self {
-        Self {
-            output,
-            // A terminal may well be read by a program, by way of jq.
-            is_terminal: is_terminal && output == Output::Table,
-            last: String::new(),
-        }
+impl Shown for Placement {
+    fn whole(&self, now: Timestamp) -> String {
+        format!(
+            "{}\n\n{}",
+            progress(self),
+            of_clusters(self, now, Some(ROWS))
+        )
     }
 
-    fn show(&mut self, placement: &Placement) -> Result<Reader, Failure> {
-        let Some(text) = self.next(placement, clock::now())? else {
-            return Ok(Reader::Present);
-        };
-        let mut out = std::io::stdout().lock();
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Ok(()) => Ok(Reader::Present),
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Reader::Gone),
-            Err(error) => Err(error.into()),
-        }
+    fn line(&self) -> String {
+        progress(self)
     }
 
-    /// What has to be written; none when nothing has changed.
-    fn next(&mut self, placement: &Placement, now: Timestamp) -> Result<Option<String>, Failure> {
-        let shown = if self.is_terminal {
-            let table = of_clusters(placement, now, Some(ROWS));
-            format!("{}\n\n{table}", progress(placement))
-        } else {
-            match self.output {
-                Output::Table => progress(placement),
-                Output::Json => serde_json::to_string(&view::of(placement))?,
-            }
-        };
-        if shown == self.last {
-            return Ok(None);
-        }
-        let text = if self.is_terminal {
-            redrawn(&self.last, &shown)
-        } else {
-            match self.output {
-                Output::Table => format!("{} {shown}\n", now.strftime("%H:%M:%S")),
-                Output::Json => format!("{shown}\n"),
-            }
-        };
-        self.last = shown;
-        Ok(Some(text))
+    fn json(&self) -> Result<String, Failure> {
+        Ok(serde_json::to_string(&view::of(self))?)
     }
-}
-
-/// Puts one text in the place of another. Lines are not wrapped meanwhile, so that each is one line.
-fn redrawn(old: &str, new: &str) -> String {
-    let up = match old.lines().count() {
-        0 => String::new(),
-        lines => format!("\x1b[{lines}A"),
-    };
-    format!("\x1b[?7l{up}\x1b[J{new}\x1b[?7h")
 }
 
 #[cfg(test)]
