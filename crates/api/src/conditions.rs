@@ -326,8 +326,9 @@ words! {
         Started = "Started",
         /// Cluster (extension): the run passes it over.
         Skipped = "Skipped",
-        /// Cluster (extension): its member reports; there only while the cluster is under way and once did not.
-        Reachable = "Reachable",
+        /// Cluster (extension): what the run brings gets there, and is told of; recorded only of a cluster
+        /// under way where once it was not so.
+        InReach = "InReach",
         /// Run (extension): another run has taken over.
         Superseded = "Superseded",
         /// Run (extension): the clusters that it moved are back where they were.
@@ -404,8 +405,12 @@ words! {
         ClusterSelectedAgain = "ClusterSelectedAgain",
         /// Extension: the cluster doesn't report.
         ClusterUnreachable = "ClusterUnreachable",
-        /// Extension: the cluster reports again.
-        ClusterReachable = "ClusterReachable",
+        /// Extension: the cluster has no binding.
+        BindingMissing = "BindingMissing",
+        /// Extension: the cluster's binding was recorded as changed, and is not yet.
+        BindingUnwritten = "BindingUnwritten",
+        /// Extension: the cluster has what the run brings, and reports.
+        ClusterInReach = "ClusterInReach",
         /// Extension: somebody else has changed the cluster's binding since.
         ClusterChangedByOthers = "ClusterChangedByOthers",
         /// Extension: the cluster has nothing to go back to.

@@ -1,5 +1,7 @@
 //! The next step of a run that is initialized (hub §3.2, §3.5, §3.6).
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use windlass_api::conditions::{RunCondition, RunReason, Status};
 use windlass_api::names;
@@ -194,24 +196,24 @@ fn decide(view: &RunView<'_>, stamp: Stamp, status: &mut UpdateRunStatus, plan: 
             .sum(),
         may_begin: state == RunState::Run,
     };
-    note_joined(&pass, status);
     let verdict = if status.rollback_status.is_some() {
         back::step(&pass, status, plan)
     } else {
         forward(&pass, status, plan)
     };
-    conclude(&pass, status, plan, verdict);
-}
-
-fn conclude(pass: &Pass<'_>, status: &mut UpdateRunStatus, plan: &mut RunPlan, verdict: Verdict) {
     let verdict = match verdict {
         Verdict::Exceeded(message, OnExceeded::Rollback) => {
-            back::begin(pass, status, &message);
-            back::step(pass, status, plan)
+            back::begin(&pass, status, &message);
+            back::step(&pass, status, plan)
         }
         Verdict::Exceeded(message, OnExceeded::Stop) => Verdict::Failed(message),
         other => other,
     };
+    note_joined(&pass, status, plan);
+    conclude(&pass, status, verdict);
+}
+
+fn conclude(pass: &Pass<'_>, status: &mut UpdateRunStatus, verdict: Verdict) {
     let is_back = status.rollback_status.is_some();
     let going = if is_back {
         RunReason::UpdateRunRollingBack
@@ -230,6 +232,9 @@ fn conclude(pass: &Pass<'_>, status: &mut UpdateRunStatus, plan: &mut RunPlan, v
                 found.under_way,
                 found.unfinished - found.under_way
             );
+            if found.unreachable > 0 {
+                message += &format!("; {} can't be reached", found.unreachable);
+            }
             if let Some(first) = found.coming.first() {
                 let count = found.coming.len();
                 message += &format!("; {count} have no binding yet, the first is {first}");
@@ -368,12 +373,21 @@ fn changed(view: &RunView<'_>, status: &UpdateRunStatus) -> Option<String> {
 
 /// Clusters that were chosen since, those that were passed over and are back, and those that lost what they
 /// had got (an eviction).
-fn note_joined(pass: &Pass<'_>, status: &mut UpdateRunStatus) {
+fn note_joined(pass: &Pass<'_>, status: &mut UpdateRunStatus, plan: &RunPlan) {
+    let moved: BTreeSet<&str> = plan
+        .moves
+        .iter()
+        .map(|change| change.binding.as_str())
+        .collect();
+    let lost = |cluster: &str| {
+        let bare = pass.clusters.bare(cluster);
+        bare.is_some_and(|binding| !moved.contains(binding.name))
+    };
     let stages = status.stages_status.iter().flatten();
-    let taking_part: std::collections::BTreeSet<&str> = stages
+    let taking_part: BTreeSet<&str> = stages
         .flat_map(|stage| &stage.clusters)
         .filter(|cluster| !is_skipped(cluster))
-        .filter(|cluster| walk::is_open(cluster) || !pass.clusters.is_bare(&cluster.cluster_name))
+        .filter(|cluster| walk::is_open(cluster) || !lost(&cluster.cluster_name))
         .map(|cluster| cluster.cluster_name.as_str())
         .collect();
     let joined: Vec<String> = pass

@@ -25,7 +25,7 @@ pub enum Judgement {
     Going(Option<Timestamp>),
 }
 
-/// Judges a cluster that was begun with at `since`, or is reached again since then. Without a threshold
+/// Judges a cluster that has had what the run brings since `since`, and could tell of it. Without a threshold
 /// nothing counts as failed.
 pub fn judge(
     binding: &RunBinding<'_>,

@@ -83,10 +83,10 @@ impl<'a> Clusters<'a> {
         self.members.contains(cluster)
     }
 
-    /// Whether a cluster has a binding that asks for nothing yet.
-    pub fn is_bare(&self, cluster: &str) -> bool {
-        let binding = self.bindings.get(cluster);
-        binding.is_some_and(|binding| is_fresh(binding.spec))
+    /// The binding of a cluster, if it asks for nothing yet.
+    pub fn bare(&self, cluster: &str) -> Option<&'a RunBinding<'a>> {
+        let binding = self.bindings.get(cluster).copied();
+        binding.filter(|binding| is_fresh(binding.spec))
     }
 
     /// Whether a cluster has a binding that is to stay.
@@ -131,7 +131,7 @@ pub struct Found {
     pub unfinished: usize,
     /// Those of them that were begun with.
     pub under_way: usize,
-    /// Those begun with that can't be reached and hold no place.
+    /// Those that can't be reached and hold no place.
     pub unreachable: usize,
     /// Clusters that are to get a binding first.
     pub coming: Vec<String>,
@@ -189,6 +189,7 @@ fn follow(
         Place::Coming => {
             found.unfinished += 1;
             found.under_way += 1;
+            in_reach(walk, cluster, Some(RunReason::BindingMissing));
             return note_time(walk.stamp, cluster, "it has no binding", plan, found);
         }
         Place::Bound(binding) => binding,
@@ -209,6 +210,7 @@ fn follow(
         plan.moves.push(version.to_move(binding));
         found.unfinished += 1;
         found.under_way += 1;
+        in_reach(walk, cluster, Some(RunReason::BindingUnwritten));
         return note_time(
             walk.stamp,
             cluster,
@@ -217,7 +219,7 @@ fn follow(
             found,
         );
     }
-    let since = reached_since(walk, cluster, binding);
+    let since = in_reach(walk, cluster, out_of_reach(binding));
     match judge(binding, walk.threshold, since, walk.stamp.now) {
         Judgement::Done => succeed(walk, cluster),
         Judgement::Failed(why) => fail(walk, cluster, &why),
@@ -234,25 +236,22 @@ fn follow(
     }
 }
 
-/// Notes whether a cluster is reached. Since when it is: the time in which it could not be reached is not
-/// held against it.
-fn reached_since(
-    walk: &Walk<'_>,
-    cluster: &mut ClusterStatus,
-    binding: &RunBinding<'_>,
-) -> Timestamp {
+/// Notes what keeps a cluster from what the run brings, if something does. Since when nothing does: other time
+/// is not held against it.
+fn in_reach(walk: &Walk<'_>, cluster: &mut ClusterStatus, out: Option<RunReason>) -> Timestamp {
     let list = &mut cluster.conditions;
     let begun = stamp::since(list, RunCondition::Started).unwrap_or(walk.stamp.now);
-    let (how, reason) = if binding.readiness == Readiness::Unreachable {
-        (Status::False, RunReason::ClusterUnreachable)
-    } else if stamp::find(list, RunCondition::Reachable).is_some() {
-        (Status::True, RunReason::ClusterReachable)
-    } else {
-        return begun;
+    let (how, reason) = match out {
+        Some(reason) => (Status::False, reason),
+        None if stamp::find(list, RunCondition::InReach).is_none() => return begun,
+        None => (Status::True, RunReason::ClusterInReach),
     };
-    walk.stamp
-        .set(list, RunCondition::Reachable, how, reason, "");
-    stamp::since(list, RunCondition::Reachable).map_or(begun, |since| since.max(begun))
+    walk.stamp.set(list, RunCondition::InReach, how, reason, "");
+    stamp::since(list, RunCondition::InReach).map_or(begun, |since| since.max(begun))
+}
+
+fn out_of_reach(binding: &RunBinding<'_>) -> Option<RunReason> {
+    (binding.readiness == Readiness::Unreachable).then_some(RunReason::ClusterUnreachable)
 }
 
 /// A cluster that was not begun with.
@@ -278,6 +277,11 @@ fn begin_with(
         start(walk, cluster);
         return succeed(walk, cluster);
     }
+    if !walk.waits_for_all && binding.readiness == Readiness::Unreachable {
+        found.unfinished += 1;
+        found.unreachable += 1;
+        return;
+    }
     if !walk.may_begin || found.under_way >= walk.limit {
         found.unfinished += 1;
         return;
@@ -289,6 +293,7 @@ fn begin_with(
         plan.moves.push(way.version(cluster).to_move(binding));
     }
     start(walk, cluster);
+    in_reach(walk, cluster, out_of_reach(binding));
     found.unfinished += 1;
     found.under_way += 1;
     plan.wake(stuck_at(now));
@@ -353,7 +358,7 @@ fn start(walk: &Walk<'_>, cluster: &mut ClusterStatus) {
 }
 
 fn succeed(walk: &Walk<'_>, cluster: &mut ClusterStatus) {
-    stamp::remove(&mut cluster.conditions, RunCondition::Reachable);
+    stamp::remove(&mut cluster.conditions, RunCondition::InReach);
     walk.stamp.set(
         &mut cluster.conditions,
         RunCondition::Succeeded,
@@ -364,7 +369,7 @@ fn succeed(walk: &Walk<'_>, cluster: &mut ClusterStatus) {
 }
 
 fn fail(walk: &Walk<'_>, cluster: &mut ClusterStatus, why: &str) {
-    stamp::remove(&mut cluster.conditions, RunCondition::Reachable);
+    stamp::remove(&mut cluster.conditions, RunCondition::InReach);
     walk.stamp.set(
         &mut cluster.conditions,
         RunCondition::Succeeded,
@@ -376,7 +381,7 @@ fn fail(walk: &Walk<'_>, cluster: &mut ClusterStatus, why: &str) {
 
 /// Passes a cluster over.
 fn skip(walk: &Walk<'_>, cluster: &mut ClusterStatus, reason: RunReason, message: &str) {
-    stamp::remove(&mut cluster.conditions, RunCondition::Reachable);
+    stamp::remove(&mut cluster.conditions, RunCondition::InReach);
     walk.stamp.set(
         &mut cluster.conditions,
         RunCondition::Skipped,

@@ -8,8 +8,11 @@
 mod fleet;
 mod gates;
 mod init;
+mod laws;
 mod membership;
+mod model;
 mod rollback;
 mod stages;
 mod stop;
 mod threshold;
+mod world;

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 use windlass_api::binding::BindingState;
-use windlass_api::conditions::RunCondition::{Progressing, Started, Succeeded, Superseded};
+use windlass_api::conditions::RunCondition::{
+    InReach, Progressing, Started, Succeeded, Superseded,
+};
 use windlass_api::conditions::{RunReason, Status};
 use windlass_api::run::{RunState, UpdateRunStatus};
 use windlass_rollout::run::is_over;
@@ -212,9 +214,12 @@ fn a_lost_write_is_done_again() {
     fleet.run.status = Some(plan.status.clone());
     let again = fleet.plan();
     assert_eq!(again.moves, plan.moves);
-    assert_eq!(again.status, plan.status);
+    let in_reach = |fleet: &Fleet| says(fleet.cluster("a1").conditions.as_ref(), InReach);
     fleet.pass();
-    assert!(fleet.plan().moves.is_empty());
+    assert_eq!(in_reach(&fleet), "False BindingUnwritten");
+    assert!(fleet.pass().is_empty());
+    assert_eq!(in_reach(&fleet), "True ClusterInReach");
+    assert!(fleet.writes(&fleet.plan()).is_empty());
 }
 
 /// Somebody else changes the binding of a cluster that was begun with: the run has lost it.

@@ -1,7 +1,7 @@
 //! How many clusters may fail, and what counts as failed.
 
 use serde_json::{Value, json};
-use windlass_api::conditions::RunCondition::{Reachable, Succeeded};
+use windlass_api::conditions::RunCondition::{InReach, Succeeded};
 use windlass_api::conditions::{RunReason, Stage, Status};
 use windlass_rollout::run::is_over;
 use windlass_status::ready::Readiness;
@@ -235,7 +235,7 @@ fn time_out_of_reach_does_not_count() {
     fleet.unreachable("a1");
     fleet.pass();
     let list = fleet.cluster("a1").conditions.as_ref();
-    assert_eq!(says(list, Reachable), "False ClusterUnreachable");
+    assert_eq!(says(list, InReach), "False ClusterUnreachable");
     fleet.later(3600);
     fleet.pass();
     fleet.expect(Status::False, RunReason::UpdateRunStuck);
@@ -243,7 +243,7 @@ fn time_out_of_reach_does_not_count() {
     fleet.pass();
     assert!(!is_over(&fleet.run));
     let list = fleet.cluster("a1").conditions.as_ref();
-    assert_eq!(says(list, Reachable), "True ClusterReachable");
+    assert_eq!(says(list, InReach), "True ClusterInReach");
     fleet.later(299);
     assert!(!is_over(&fleet.run));
     let mut late = fleet.clone();
@@ -255,7 +255,36 @@ fn time_out_of_reach_does_not_count() {
     assert_eq!(fleet.says(Succeeded), "True UpdateRunSucceeded");
     // What is over is told of no more.
     let list = fleet.cluster("a1").conditions.as_ref();
-    assert_eq!(says(list, Reachable), "none");
+    assert_eq!(says(list, InReach), "none");
+}
+
+/// Neither is the time in which the hub was dead, before it could write what it had recorded, nor that in
+/// which a cluster had no binding.
+#[test]
+fn time_without_a_version_does_not_count() {
+    for evicted in [false, true] {
+        let threshold = with(&json!({"maxFailures": 0, "onExceeded": "Rollback"}));
+        let mut fleet = Fleet::new(&[("a", 1, threshold)]).begun();
+        fleet.run.status = Some(fleet.plan().status);
+        if evicted {
+            fleet.pass();
+            fleet.bindings.clear();
+            fleet.pass();
+        }
+        fleet.later(3600);
+        if evicted {
+            fleet.bind("a1", "");
+        }
+        assert_eq!(fleet.pass(), ["b-a1"]);
+        fleet.hangs("a1", "coming");
+        fleet.pass();
+        fleet.later(299);
+        fleet.pass();
+        assert!(fleet.status().rollback_status.is_none(), "{evicted}");
+        fleet.later(1);
+        assert_eq!(fleet.pass(), ["b-a1"], "{evicted}");
+        assert!(fleet.status().rollback_status.is_some(), "{evicted}");
+    }
 }
 
 /// Skipped clusters are neither done nor failed.
