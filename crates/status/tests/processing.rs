@@ -1,6 +1,5 @@
 //! The processing clock: its table, row by row, and what holds whatever happens.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
-#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
