@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{World, entry, parse};
+use common::{World, entry, parse, placement};
 use windlass_aggregator::{bindings_by_cluster, unfilled_slots};
 
 const FULFILLED: &str = "RS=T OV=T WS=T AP=T AV=T";
@@ -118,6 +118,46 @@ fn without_a_snapshot_or_by_digest() {
     ];
     for (row, binding, expected) in rows {
         check(row, World::rolling("1"), binding, expected);
+    }
+}
+
+/// A cluster says that it took too long, the placement what the reference has for a failure there.
+#[test]
+fn what_took_too_long() {
+    for (mode, binding, of_cluster, of_placement) in [
+        ("", "WS=late", "WS=F/Timeout", "WS=F/WorkNotSynchronizedYet"),
+        (
+            "",
+            "WS=T AP=late failed",
+            "WS=T AP=F/Timeout | failed=a,b",
+            "WS=T AP=F/ApplyFailed",
+        ),
+        (
+            "",
+            "WS=T AP=T AV=late failed",
+            "WS=T AP=T AV=F/Timeout | failed=a,b",
+            "WS=T AP=T AV=F/ResourceNotAvailableYet",
+        ),
+        (
+            "ReportDiff",
+            "WS=T DR=late",
+            "WS=T DR=F/Timeout",
+            "WS=T DR=F/DiffReportingIncompleteOrFailed",
+        ),
+    ] {
+        let world = World::rolling("1").bound(&format!("c snap=1 RS=T OV=T {binding}"));
+        let world = match mode {
+            "" => world,
+            _ => world.report_diff(),
+        };
+        let status = world.run(1_000).status;
+        let entries = status.placement_statuses.as_deref().unwrap();
+        assert_eq!(
+            entry(&entries[0]),
+            format!("c idx=1 | Sch=T RS=T OV=T {of_cluster}")
+        );
+        let shown = placement(&status);
+        assert!(shown.ends_with(of_placement), "{shown}");
     }
 }
 

@@ -3,6 +3,7 @@
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
 use windlass_api::binding::BindingState::{self, Bound, Scheduled, Unscheduled};
+use windlass_api::conditions::Stage;
 use windlass_api::placement::PlacementPolicy;
 use windlass_rollout::{Readiness, RolloutBinding, resolve, target_count, touches_no_object};
 
@@ -154,6 +155,13 @@ fn classes_carry_over() {
         (Class::Ready, true, Readiness::DiffReported),
         (Class::Unreachable, true, Readiness::Unreachable),
         (Class::InProgress, false, Readiness::InProgress),
+        (Class::Undisturbed, false, Readiness::Ready),
+        (Class::Withheld, false, Readiness::Withheld),
+        (Class::Failed(Stage::Overridden), false, Readiness::Refused),
+        (Class::Failed(Stage::Applied), false, Readiness::Failed),
+        // Only what took too long fails there.
+        (Class::Failed(Stage::Available), false, Readiness::Failed),
+        (Class::Failed(Stage::DiffReported), true, Readiness::Failed),
     ];
     for (class, report_diff, expected) in rows {
         assert_eq!(Readiness::of(class, report_diff), expected);

@@ -58,6 +58,8 @@ pub struct Facts<'a> {
     pub timeout: Option<SignedDuration>,
     /// What is known of the connection.
     pub contact: Contact,
+    /// Generation of the binding, which new conditions are stamped with.
+    pub generation: Option<i64>,
     /// Now.
     pub now: Timestamp,
 }
@@ -101,7 +103,7 @@ pub fn clock(facts: &Facts<'_>, list: &[Condition]) -> Clock {
     };
     let running = running_since(facts.previous, digest);
     let since = running.unwrap_or_else(|| conditions::time(facts.now).0);
-    let was = running.is_some() && has_timed_out(facts.previous);
+    let was = running.is_some() && was_late(facts, digest);
     let (is_over, wake) = match (facts.timeout, facts.contact.reachable_since) {
         (None, _) => (false, Wake::Event),
         (Some(_), None) => (was, Wake::Event),
@@ -126,13 +128,13 @@ pub fn clock(facts: &Facts<'_>, list: &[Condition]) -> Clock {
 
 /// Puts the clock into a status that is otherwise complete. Where it took too long, the first condition that
 /// is not True says so, and what it said.
-pub fn tell(status: &mut BindingStatus, facts: &Facts<'_>, generation: Option<i64>) -> Wake {
+pub fn tell(status: &mut BindingStatus, facts: &Facts<'_>) -> Wake {
     let list = status.conditions.get_or_insert_default();
     let clock = clock(facts, list);
     if let (Some(stage), Some(timeout)) = (clock.timed_out, facts.timeout) {
         let position = list.iter().position(|c| c.type_ == stage.as_str());
         let said = position.and_then(|position| list.get(position));
-        let built = timed_out(facts, stage, timeout, said, generation);
+        let built = timed_out(facts, stage, timeout, said);
         match position.and_then(|position| list.get_mut(position)) {
             Some(place) => *place = built,
             None => list.push(built),
@@ -165,12 +167,26 @@ pub fn has_timed_out(status: &BindingStatus) -> bool {
     status.conditions.iter().flatten().any(is_timeout)
 }
 
+/// Whether it was said of this very digest that it took too long: a clock may run about what nothing else was
+/// said of yet.
+fn was_late(facts: &Facts<'_>, digest: Digest) -> bool {
+    let previous = facts.previous;
+    let mut late = previous
+        .conditions
+        .iter()
+        .flatten()
+        .filter(|c| is_timeout(c));
+    match &previous.observed_digest {
+        Some(observed) => digest.is(observed) && late.next().is_some(),
+        None => late.any(|condition| condition.observed_generation == facts.generation),
+    }
+}
+
 fn timed_out(
     facts: &Facts<'_>,
     stage: Stage,
     timeout: SignedDuration,
     said: Option<&Condition>,
-    generation: Option<i64>,
 ) -> Condition {
     let said_text = said.map_or("nothing was reported", |said| &said.message);
     let message = format!(
@@ -188,7 +204,7 @@ fn timed_out(
         status: Status::False,
         reason: BindingReason::Timeout.as_str(),
         message,
-        observed_generation: generation,
+        observed_generation: facts.generation,
     };
     new.build(before.map_or(&[], std::slice::from_ref), facts.now)
 }

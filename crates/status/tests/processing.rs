@@ -251,6 +251,27 @@ fn rows_of_limits() -> Vec<Row> {
             previous: late("a", 1000),
             ..row("nor need it be, to repeat what was said")
         },
+        Row {
+            heard: None,
+            previous: BindingStatus {
+                observed_digest: Some(digest("b").to_string()),
+                ..late("a", 1000)
+            },
+            late: on_its_way,
+            wake: Wake::WhenHeard,
+            ..row("but of this, not of what it had before")
+        },
+        Row {
+            heard: None,
+            previous: {
+                let mut before = late("a", 1000);
+                before.conditions.as_mut().unwrap()[0].observed_generation = Some(0);
+                before
+            },
+            late: on_its_way,
+            wake: Wake::WhenHeard,
+            ..row("also where nothing tells the one from the other but the generation")
+        },
     ]
 }
 
@@ -266,10 +287,11 @@ fn the_clock() {
                 reachable_since: row.reachable.map(at),
                 heard: row.heard.map(at),
             },
+            generation: Some(1),
             now: at(row.now),
         };
         let mut told = row.new.clone();
-        let wake = tell(&mut told, &facts, Some(1));
+        let wake = tell(&mut told, &facts);
         let since = told.processing_since.as_ref().map(|since| since.0);
         assert_eq!(since, row.since.map(at), "{}", row.about);
         let of = told.processing_digest.as_deref();
@@ -283,7 +305,7 @@ fn the_clock() {
             previous: &told,
             ..facts
         };
-        assert_eq!(tell(&mut again, &next, Some(1)), row.wake, "{}", row.about);
+        assert_eq!(tell(&mut again, &next), row.wake, "{}", row.about);
         assert_eq!(again, told, "{}", row.about);
     }
 }
@@ -339,9 +361,10 @@ fn the_first_condition_that_is_not_true_says_so() {
                 reachable_since: Some(at(0)),
                 heard: Some(at(1100)),
             },
+            generation: Some(7),
             now: at(1100),
         };
-        tell(&mut new, &facts, Some(7));
+        tell(&mut new, &facts);
         let list = new.conditions.unwrap();
         assert_eq!(list.len(), count);
         let told = list.last().unwrap();
@@ -412,10 +435,11 @@ proptest! {
                     reachable_since: truth.reachable_since.map(at),
                     heard: Some(at(truth.heard)),
                 },
+                generation: Some(1),
                 now: at(now),
             };
             let mut new = if truth.open_since.is_some() { waiting(now) } else { ready() };
-            let wake = tell(&mut new, &facts, Some(1));
+            let wake = tell(&mut new, &facts);
             let was_late = has_timed_out(&status);
             let is_late = has_timed_out(&new);
             let span = LIMIT.as_secs();

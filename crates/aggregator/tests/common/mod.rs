@@ -300,6 +300,7 @@ fn binding_condition(stage: Stage, value: &str, generation: i64) -> Condition {
         ("F", Stage::Applied) => ("False", "NotAllWorkHaveBeenApplied"),
         ("F", Stage::Available) => ("False", "NotAllWorkAreAvailable"),
         ("F", Stage::DiffReported) => ("False", "NotAllWorkHaveDiffReported"),
+        ("late", _) => ("False", "Timeout"),
         _ => ("Unknown", "Unheard"),
     };
     condition(stage.as_str(), status, reason, generation)

@@ -238,9 +238,10 @@ impl World {
                 reachable_since: member.known_up,
                 heard: Some(member.heard),
             },
+            generation: None,
             now: self.now,
         };
-        tell(&mut told, &facts, None);
+        tell(&mut told, &facts);
         binding.status = told;
     }
 

@@ -8,7 +8,10 @@ use kube::ResourceExt;
 use windlass_api::binding::{BindingState, BindingStatus};
 use windlass_api::conditions::Stage;
 use windlass_api::member::MemberCluster;
-use windlass_api::placement::{RollingUpdateConfig, RolloutStrategy, RolloutStrategyType};
+use windlass_api::placement::{
+    ApplyStrategy, RollingUpdateConfig, RolloutStrategy, RolloutStrategyType, WhenToApply,
+    WhenToTakeOver,
+};
 use windlass_api::scoped::Binding;
 use windlass_api::snapshot::ClusterDecision;
 use windlass_api::{Condition, IntOrString, Time, labels};
@@ -204,6 +207,57 @@ fn one_at_a_time_and_the_next_when_it_is_ready() {
         "c Bound p-1-snapshot",
     ];
     assert_eq!(fleet.shown(), all);
+}
+
+/// The clusters that a plan changes.
+fn moved(plan: &BindingPlan) -> Vec<&str> {
+    let clusters = plan.replace.iter().map(|b| b.spec.target_cluster.as_str());
+    clusters.collect()
+}
+
+#[test]
+fn another_way_to_apply_rolls_like_any_other_change() {
+    let mut fleet = Fleet::new(RolloutStrategyType::RollingUpdate);
+    fleet.carry_out();
+    fleet.report(&["a", "b", "c"]);
+    fleet.strategy.apply_strategy = Some(ApplyStrategy {
+        when_to_apply: Some(WhenToApply::IfNotDrifted),
+        ..Default::default()
+    });
+    assert_eq!(moved(&fleet.carry_out()), ["a"], "maxUnavailable is 1");
+    assert!(is_quiet(&fleet.plan()), "it waits");
+    fleet.report(&["a"]);
+    assert_eq!(moved(&fleet.carry_out()), ["b"]);
+    fleet.report(&["b"]);
+    assert_eq!(moved(&fleet.carry_out()), ["c"]);
+    // Nothing is taken over any more: no object can change by that.
+    fleet.report(&["c"]);
+    let apply = fleet.strategy.apply_strategy.get_or_insert_default();
+    apply.when_to_take_over = Some(WhenToTakeOver::Never);
+    assert_eq!(moved(&fleet.carry_out()), ["a", "b", "c"]);
+}
+
+#[test]
+fn what_took_too_long_costs_nothing_and_what_is_away_does() {
+    let mut fleet = Fleet::new(RolloutStrategyType::RollingUpdate);
+    fleet.carry_out();
+    fleet.report(&["a", "b", "c"]);
+    for cluster in ["b", "c"] {
+        let status = fleet.live.get_mut(cluster).unwrap().status.as_mut();
+        let available = status.unwrap().conditions.as_mut().unwrap().last_mut();
+        let available = available.unwrap();
+        available.status = "False".to_owned();
+        available.reason = "Timeout".to_owned();
+    }
+    fleet.unreachable = BTreeSet::from(["c".to_owned()]);
+    fleet.strategy.apply_strategy = Some(ApplyStrategy {
+        when_to_apply: Some(WhenToApply::IfNotDrifted),
+        ..Default::default()
+    });
+    assert_eq!(moved(&fleet.carry_out()), ["b"]);
+    // Its time was up before it was away.
+    fleet.unreachable.clear();
+    assert_eq!(moved(&fleet.carry_out()), ["c"]);
 }
 
 #[test]
