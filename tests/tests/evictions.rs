@@ -98,6 +98,7 @@ fn evictions_keep_to_budgets() {
     a_budget_is_kept(&fleet);
     an_eviction_can_wait(&fleet);
     what_is_on_its_way_does_not_get_around_a_budget(&fleet);
+    evictions_work_under_external(&fleet);
     a_drain_says_what_it_leaves_and_goes_on_where_it_stopped(&fleet);
     a_cluster_is_drained_as_the_page_says(&fleet);
 }
@@ -238,6 +239,16 @@ fn an_eviction_can_wait(fleet: &Fleet) {
         assert!(metrics.contains(line), "{line}");
     }
     assert_eq!(binding(fleet, "web", "member-2"), before);
+    let more = eviction("waits-2", "web", "member-1", ", retry: WhenAllowed");
+    fleet.apply("hub", &more);
+    eventually("another one waits", || {
+        outcome(fleet, "waits-2") == "True Unknown"
+    });
+    fleet.kubectl(
+        "hub",
+        "patch crpe waits-2 --type merge -p {\"spec\":{\"retry\":\"Never\"}}",
+    );
+    eventually("it gives up", || outcome(fleet, "waits-2") == "True False");
     fleet.apply("hub", &budget("web", "{maxUnavailable: 34%}"));
     eventually("it is carried out", || {
         outcome(fleet, "waits") == "True True"
@@ -293,6 +304,37 @@ fn what_is_on_its_way_does_not_get_around_a_budget(fleet: &Fleet) {
         binding(fleet, "slow", "member-1") != before
     });
     fleet.kubectl("hub", "delete crp slow");
+}
+
+fn evictions_work_under_external(fleet: &Fleet) {
+    let manifests = app("ext", "{placementType: PickAll}") + "  strategy: {type: External}\n";
+    fleet.apply("hub", &manifests);
+    let of_first = || binding(fleet, "ext", "member-1");
+    eventually("it is scheduled", || !of_first().is_empty());
+    fleet.apply("hub", &eviction("ext-1", "ext", "member-1", ""));
+    eventually("there is nothing to evict yet", || {
+        outcome(fleet, "ext-1") == "True False"
+            && message(fleet, "ext-1", "Executed").contains("nothing has been placed there yet")
+    });
+    let name = "{.items[?(@.spec.targetCluster==\"member-1\")].metadata.name}";
+    let name = fleet.get("hub", "crb -l kubernetes-fleet.io/parent-CRP=ext", name);
+    let wish = "{\"spec\":{\"state\":\"Bound\",\"resourceSnapshotName\":\"ext-0-snapshot\"}}";
+    fleet.kubectl("hub", &format!("patch crb {name} --type merge -p {wish}"));
+    eventually("somebody rolls it out", || {
+        fleet.get("member-1", "ns ext", "{.status.phase}") == "Active"
+    });
+    let before = of_first();
+    fleet.apply("hub", &eviction("ext-2", "ext", "member-1", ""));
+    eventually("it is evicted", || outcome(fleet, "ext-2") == "True True");
+    eventually("it is off, and scheduled anew", || {
+        let now = of_first();
+        !now.is_empty()
+            && now != before
+            && fleet
+                .get("member-1", "ns ext", "{.metadata.name}")
+                .is_empty()
+    });
+    fleet.kubectl("hub", "delete crp ext");
 }
 
 fn drain(fleet: &Fleet, more: &[&str]) -> Result<String, String> {

@@ -168,6 +168,15 @@ mod tests {
     }
 
     #[test]
+    fn the_eviction_of_a_drain_can_be_made() {
+        let name = drain_eviction("web", "east", "12345678");
+        assert_eq!(name, "drain-eviction-web-east-12345678");
+        let long = drain_eviction(&"p".repeat(253), &"c".repeat(63), "12345678");
+        assert_eq!(long.len(), 253);
+        assert!(long.ends_with("-12345678"));
+    }
+
+    #[test]
     fn no_placement_can_be_called_so_that_it_takes_a_hashed_name() {
         for base in [
             "x",

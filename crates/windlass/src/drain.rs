@@ -123,7 +123,7 @@ async fn watch(hub: &Writer) -> Result<Cache<Eviction>, Failure> {
 /// How one placement fares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
-    /// The hub has not looked at its eviction.
+    /// Its eviction is not decided yet.
     Asked,
     /// Its eviction waits; why.
     Waits(String),
@@ -366,9 +366,8 @@ fn has_failed(eviction: &Eviction) -> bool {
 fn of_open(eviction: &Eviction) -> Step {
     let noted = eviction.status.as_ref().and_then(|s| s.evicting.as_ref());
     match condition(eviction, EvictionCondition::Executed) {
-        _ if noted.is_some() => Step::Goes(None),
-        Some(condition) => Step::Waits(condition.message.clone()),
-        None => Step::Asked,
+        Some(condition) if noted.is_none() => Step::Waits(condition.message.clone()),
+        _ => Step::Asked,
     }
 }
 
@@ -388,7 +387,7 @@ fn trouble(binding: &Binding) -> Option<&str> {
 
 fn in_words(step: &Step) -> String {
     match step {
-        Step::Asked => "the hub has not looked at its eviction; is it running?".to_owned(),
+        Step::Asked => "its eviction is not decided yet; is the hub running?".to_owned(),
         Step::Waits(why) => format!("waits: {why}"),
         Step::Goes(None) => "evicted, and is being removed".to_owned(),
         Step::Goes(Some(trouble)) => format!("evicted; {trouble}"),
@@ -425,7 +424,7 @@ mod tests {
         for (conditions, evicting, expected) in [
             (&[][..], None, Some(Step::Asked)),
             (&[valid, unknown], None, Some(waits)),
-            (&[valid, unknown], Some("u"), Some(Step::Goes(None))),
+            (&[valid, unknown], Some("u"), Some(Step::Asked)),
             (&[valid, ("Executed", "True")], Some("u"), None),
             (&[valid, ("Executed", "False")], None, None),
             (&[("Valid", "False")], None, None),

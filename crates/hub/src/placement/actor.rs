@@ -236,7 +236,6 @@ impl Actor {
     /// is removed, but only when the API server itself says that the placement is gone.
     async fn gone(&self, key: &ObjectKey) -> Result<Next, ApiError> {
         self.forget(key);
-        self.refuse_evictions(key).await?;
         let bindings = self.world.bindings_of(key);
         let is_live = |binding: &Arc<windlass_api::scoped::Binding>| {
             binding.metadata.deletion_timestamp.is_none()
@@ -254,6 +253,7 @@ impl Actor {
                 self.delete_bindings(&bindings).await?;
             }
         }
+        self.refuse_evictions(key).await?;
         Ok(Next::Event)
     }
 

@@ -214,7 +214,7 @@ mod tests {
         binding
     }
 
-    fn policy(type_: &str, tolerations: serde_json::Value) -> PlacementPolicy {
+    fn policy(type_: &str, tolerations: &serde_json::Value) -> PlacementPolicy {
         serde_json::from_value(json!({ "placementType": type_, "tolerations": tolerations }))
             .unwrap()
     }
@@ -226,15 +226,12 @@ mod tests {
         // Policy; whether it is evicted, and whether it may come back; or why it stays.
         for (policy, expected) in [
             (None, Ok((true, false))),
-            (Some(policy("PickAll", none.clone())), Ok((true, false))),
-            (Some(policy("PickAll", other)), Ok((true, false))),
-            (
-                Some(policy("PickAll", cordon.clone())),
-                Err(Why::EverywhereAnyhow),
-            ),
-            (Some(policy("PickN", cordon.clone())), Ok((true, true))),
-            (Some(policy("PickN", none)), Ok((true, false))),
-            (Some(policy("PickFixed", json!(null))), Err(Why::Fixed)),
+            (Some(policy("PickAll", &none)), Ok((true, false))),
+            (Some(policy("PickAll", &other)), Ok((true, false))),
+            (Some(policy("PickAll", &cordon)), Err(Why::EverywhereAnyhow)),
+            (Some(policy("PickN", &cordon)), Ok((true, true))),
+            (Some(policy("PickN", &none)), Ok((true, false))),
+            (Some(policy("PickFixed", &json!(null))), Err(Why::Fixed)),
         ] {
             let sorted = sort(&binding(false), Some(policy.as_ref()), &taint());
             let sorted = sorted.map(|item| (item.evict, item.tolerates));
