@@ -221,7 +221,9 @@ pub fn a_run_goes_on_while_selectors_are_wrong(fleet: &Fleet) {
     fleet.apply("hub", &run("under-way", "web", "gated", "state: Run"));
     eventually("prod waits for approval", || {
         told(fleet, "under-way", "Progressing") == "False/UpdateRunWaiting"
-            && fleet.get("hub", "careq under-way-before-prod", "{.kind}") != ""
+            && !fleet
+                .get("hub", "careq under-way-before-prod", "{.kind}")
+                .is_empty()
     });
     let wrong = r#"[{"op":"add","path":"/spec/resourceSelectors/-","value":{"group":"no.such","version":"v1","kind":"Thing","name":"x"}}]"#;
     fleet.kubectl("hub", &format!("patch crp web --type json -p {wrong}"));
