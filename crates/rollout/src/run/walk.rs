@@ -291,6 +291,9 @@ fn begin_with(
             return skip(walk, cluster, RunReason::ClusterChangedByOthers, why);
         }
         plan.moves.push(way.version(cluster).to_move(binding));
+    } else if let Judgement::Failed(_) = judge(binding, walk.threshold, now, now) {
+        // It has failed with that already, and nothing more may be heard of it.
+        plan.wake(now);
     }
     start(walk, cluster);
     in_reach(walk, cluster, out_of_reach(binding));

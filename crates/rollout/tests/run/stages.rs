@@ -225,18 +225,22 @@ fn a_lost_write_is_done_again() {
 /// Somebody else changes the binding of a cluster that was begun with: the run has lost it.
 #[test]
 fn a_binding_altered_behind_a_started_cluster() {
-    let mut fleet = Fleet::new(&[("a", 2, json!({}))]).begun();
-    fleet.pass();
-    fleet.binding("a1").spec.resource_snapshot_name = "p-2-snapshot".into();
-    assert!(fleet.pass().is_empty());
-    let why = "cluster a1: Binding b-a1 was changed by somebody else while the run was updating the cluster";
-    assert_eq!(fleet.says(Succeeded), "False UpdateRunFailed");
-    assert_eq!(fleet.message(Succeeded), format!("stage a: {why}"));
-    let stage = fleet.stage("a").conditions.as_ref();
-    assert_eq!(says(stage, Succeeded), "False StageUpdatingFailed");
-    let cluster = fleet.cluster("a1").conditions.as_ref();
-    assert_eq!(says(cluster, Succeeded), "False ClusterUpdatingFailed");
-    assert!(fleet.pass().is_empty());
+    // To something else, or back to what it had.
+    for to in ["p-2-snapshot", OLD] {
+        let mut fleet = Fleet::new(&[("a", 2, json!({}))]).begun();
+        fleet.pass();
+        fleet.binding("a1").spec.resource_snapshot_name = to.into();
+        assert!(fleet.pass().is_empty());
+        let why = "stage a: cluster a1: Binding b-a1 was changed by somebody else while the run was updating the \
+                   cluster";
+        assert_eq!(fleet.says(Succeeded), "False UpdateRunFailed");
+        assert_eq!(fleet.message(Succeeded), why);
+        let stage = fleet.stage("a").conditions.as_ref();
+        assert_eq!(says(stage, Succeeded), "False StageUpdatingFailed");
+        let cluster = fleet.cluster("a1").conditions.as_ref();
+        assert_eq!(says(cluster, Succeeded), "False ClusterUpdatingFailed");
+        assert!(fleet.pass().is_empty());
+    }
 }
 
 /// Neither is written over: what somebody made of a binding after the run had recorded what it had, and what

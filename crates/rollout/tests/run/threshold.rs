@@ -108,6 +108,22 @@ fn without_a_threshold_nothing_ends_a_run() {
     assert_eq!(fleet.says(Succeeded), "True UpdateRunSucceeded");
 }
 
+/// A cluster that had the version before the run, and had failed with it, is looked at again at once.
+#[test]
+fn a_cluster_that_has_failed_with_it_before() {
+    let threshold = json!({"failureThreshold": {"maxFailures": 0}});
+    let mut fleet = Fleet::new(&[("a", 2, threshold)]).begun();
+    fleet.binding("a1").spec.resource_snapshot_name = super::fleet::NEW.into();
+    fleet.fails("a1", "no such kind");
+    assert_eq!(fleet.plan().wake_at, Some(fleet.now));
+    assert!(fleet.pass().is_empty());
+    assert!(fleet.pass().is_empty());
+    assert_eq!(
+        fleet.message(Succeeded),
+        "1 of 2 cluster(s) of stage a failed, 0 may: a1"
+    );
+}
+
 /// The run's threshold counts over all stages; each stage's own counts in that stage.
 #[test]
 fn of_the_run_and_of_stages() {

@@ -274,7 +274,7 @@ impl World {
             self.write(write);
         }
         self.crashes += usize::from(!all);
-        if all {
+        if all && plan.wake_at.is_none_or(|at| at > self.fleet.now) {
             self.check_calm();
         }
         all
