@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use windlass_api::conditions::BindingReason;
 use windlass_api::run::{FailureKind, FailureThreshold, OnExceeded};
 use windlass_status::defaults::Amount;
 use windlass_status::duration;
@@ -11,8 +12,6 @@ use super::view::RunBinding;
 
 /// How long a cluster may take to become available when the threshold doesn't say.
 const UNAVAILABLE_AFTER: SignedDuration = SignedDuration::from_mins(5);
-/// Reason of a condition that says that the placement's timeout has run out.
-const TIMEOUT: &str = "Timeout";
 
 /// How a cluster fares with what the run brought to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +38,10 @@ pub fn judge(
         Readiness::Unreachable => return Judgement::Going(None),
         Readiness::InProgress => FailureKind::Unavailable,
         Readiness::Failed(_) | Readiness::Undisturbed | Readiness::Withheld => {
-            if binding.why.is_some_and(|why| why.reason == TIMEOUT) {
+            if binding
+                .why
+                .is_some_and(|why| why.reason == BindingReason::Timeout.as_str())
+            {
                 FailureKind::Timeout
             } else {
                 FailureKind::ApplyFailed
