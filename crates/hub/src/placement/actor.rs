@@ -161,9 +161,7 @@ impl Actor {
             Ok(selection) => selection,
             Err(error) => {
                 let left = self.let_leave(key).await;
-                let runs = self
-                    .advance_runs_regardless(&placement, &error.to_string())
-                    .await;
+                let runs = self.advance_runs_regardless(&placement, &error).await;
                 let next = self.unselected(&placement, error, wait).await?;
                 left?;
                 return runs.map(|wake| sooner(next, wake));
@@ -173,7 +171,9 @@ impl Actor {
             // Somebody has to act: what runs stays, and the status says what is refused.
             Err(ApiError::Rejected(message)) => {
                 let left = self.let_leave(key).await;
-                let runs = self.advance_runs_regardless(&placement, &message).await;
+                let runs = self
+                    .advance_runs_regardless(&placement, &SelectError::User(message.clone()))
+                    .await;
                 let again = self
                     .stand(&placement, Scheduling::Undecided(&message))
                     .await?;
@@ -312,6 +312,7 @@ impl Actor {
                 .map(|decision| decision.cluster_name.as_str())
                 .collect(),
             unfulfilled: (!schedule.fulfilled).then_some(schedule.message.as_str()),
+            may_begin: true,
             content: Some(&selection.manifests),
             outdated: match (&refused, wait) {
                 (Some(why), _) => Some(format!("the present content can't be stored: {why}")),

@@ -34,6 +34,7 @@ use super::snapshots::{Groups, LatestSnapshot};
 use crate::overrides::leave;
 use crate::overrides::resolve::{Lists, Resolved};
 use crate::scoped::api_in;
+use crate::select::SelectError;
 use crate::world::BY_PLACEMENT;
 
 /// How long what a run goes by may come after it.
@@ -48,6 +49,8 @@ pub(super) struct Around<'a> {
     pub unfulfilled: Option<&'a str>,
     /// Why the latest snapshot may be of older content, if it may: no run begins with it.
     pub outdated: Option<String>,
+    /// Whether runs may begin: not while it will be known in a moment what is selected.
+    pub may_begin: bool,
     /// What is selected; none while that can't be told.
     pub content: Option<&'a [Arc<Manifest>]>,
     /// Index of the latest policy snapshot.
@@ -95,7 +98,7 @@ impl Actor {
         let mut trouble = Ok(());
         let mut wake = None;
         for run in self.world.runs.open(&key) {
-            if !is_initialized(&run) {
+            if around.may_begin && !is_initialized(&run) {
                 match self.initialize_run(&key, around, &picture, &run).await {
                     Ok(at) => wake = sooner(wake, at),
                     Err(error) => trouble = trouble.and(Err(error)),
@@ -137,17 +140,21 @@ impl Actor {
     pub(super) async fn advance_runs_regardless(
         &self,
         placement: &Placement,
-        why: &str,
+        why: &SelectError,
     ) -> Result<Option<Duration>, ApiError> {
         let key = ObjectKey::of(placement);
         if self.world.runs.open(&key).is_empty() {
             return Ok(None);
         }
+        let is_final = !matches!(why, SelectError::Pending(_));
         let groups = self.world.groups_of(&key);
         let policies = self.world.policies.under(BY_PLACEMENT, &key);
         let (Some(latest), Some(policy)) = (groups.newest(), policy::latest_index(&policies))
         else {
-            return self.hold_runs(&key, why).await.map(|()| None);
+            if !is_final {
+                return Ok(None);
+            }
+            return self.hold_runs(&key, &why.to_string()).await.map(|()| None);
         };
         let overrides = self.overrides(&key, None, Some(&latest.name)).await?;
         let bindings = self.world.bindings_of(&key);
@@ -166,6 +173,7 @@ impl Actor {
                     selected: chosen.map(|b| b.spec.target_cluster.as_str()).collect(),
                     unfulfilled: None,
                     outdated: Some(format!("what the placement selects can't be told: {why}")),
+                    may_begin: is_final,
                     content: None,
                     policy_index: &policy.to_string(),
                     groups: &groups,
