@@ -16,7 +16,7 @@ use windlass_scheduler::Schedule;
 
 use super::accessible::trouble;
 use super::bindings;
-use super::evict::sooner;
+use super::evict::{is_name, sooner};
 use super::gathering::Gathering;
 use super::packing::{Places, needs_places};
 use super::plan::{self, PlacementPlan, PlacementView};
@@ -244,21 +244,25 @@ impl Actor {
         let is_live = |binding: &Arc<windlass_api::scoped::Binding>| {
             binding.metadata.deletion_timestamp.is_none()
         };
-        if bindings.iter().any(is_live) || !self.world.runs.open(key).is_empty() {
-            let api: Api<Placement> = api_in(self.writer.client().clone(), &key.namespace);
-            if api
-                .get_metadata_opt(&key.name)
-                .await
-                .map_err(ApiError::from_kube)?
-                .is_none()
-            {
-                let why = format!("placement {} does not exist", key.name);
-                self.end_runs(key, &why).await?;
-                self.delete_bindings(&bindings).await?;
-            }
+        let mut again = None;
+        if (bindings.iter().any(is_live) || !self.world.runs.open(key).is_empty())
+            && !self.exists(key).await?
+        {
+            again = self.end_orphans(key).await?;
+            self.delete_bindings(&bindings).await?;
         }
         self.refuse_evictions(key).await?;
-        Ok(Next::Event)
+        Ok(again.map_or(Next::Event, Next::After))
+    }
+
+    /// Whether the API server has a placement.
+    async fn exists(&self, key: &ObjectKey) -> Result<bool, ApiError> {
+        if !is_name(&key.name) {
+            return Ok(false);
+        }
+        let api: Api<Placement> = api_in(self.writer.client().clone(), &key.namespace);
+        let live = api.get_metadata_opt(&key.name).await;
+        Ok(live.map_err(ApiError::from_kube)?.is_some())
     }
 
     async fn ensure_finalizer(

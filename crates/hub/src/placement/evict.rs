@@ -310,7 +310,7 @@ fn differs(eviction: &Eviction, verdict: &Verdict) -> bool {
 }
 
 /// Whether an object can have that name at all: what else people write into evictions is not asked for.
-fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str) -> bool {
     let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     !text.is_empty() && text.len() < 254 && text.chars().all(is_part)
 }

@@ -25,7 +25,9 @@ use windlass_rollout::run::{
 use windlass_status::conditions::NewCondition;
 
 use super::actor::{Actor, Decided, until};
+
 use super::bindings::{self, BindingPlan, apply_strategy};
+use super::evict::is_name;
 use super::policy;
 use super::snapshots::{Groups, LatestSnapshot};
 use crate::overrides::resolve::Resolved;
@@ -314,6 +316,9 @@ impl Actor {
     }
 
     async fn strategy_of(&self, run: &UpdateRun) -> Result<Option<UpdateStrategy>, ApiError> {
+        if !is_name(&run.spec.staged_rollout_strategy_name) {
+            return Ok(None);
+        }
         let namespace = run.metadata.namespace.as_deref().unwrap_or_default();
         let api = api_in::<UpdateStrategy>(self.writer.client().clone(), namespace);
         api.get_opt(&run.spec.staged_rollout_strategy_name)
@@ -414,6 +419,31 @@ impl Actor {
             self.put_run_status(&run, status).await?;
         }
         Ok(())
+    }
+
+    /// Ends the runs of a placement that does not exist; one that has just been made waits for it a moment.
+    /// How long.
+    pub(super) async fn end_orphans(
+        &self,
+        placement: &ObjectKey,
+    ) -> Result<Option<Duration>, ApiError> {
+        let now = windlass_cluster::clock::now();
+        let why = format!("placement {} does not exist", placement.name);
+        let mut again = None;
+        for run in self.world.runs.open(placement) {
+            let end = grace(&run).filter(|end| *end > now && !is_initialized(&run));
+            again = sooner(again, end);
+            let status = match end {
+                Some(_) => {
+                    let why = format!("Waiting a moment: {why}");
+                    windlass_rollout::run::wait(&run, &why, now)
+                }
+                None if is_initialized(&run) => windlass_rollout::run::fail(&run, &why, now),
+                None => windlass_rollout::run::refuse(&run, &why, now),
+            };
+            self.put_run_status(&run, status).await?;
+        }
+        Ok(again.map(|at| until(at, now)))
     }
 
     /// Says of a run why it does not go on.
