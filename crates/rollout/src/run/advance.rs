@@ -270,8 +270,13 @@ fn conclude(pass: &Pass<'_>, status: &mut UpdateRunStatus, verdict: Verdict) {
         }
     };
     let list = &mut status.conditions;
-    pass.stamp
-        .set(list, RunCondition::Progressing, state, reason, message);
+    // Numbers that are not known for a moment are no news.
+    let says_so = stamp::find(list, RunCondition::Progressing)
+        .is_some_and(|told| told.status == state.as_str() && told.reason == reason.as_str());
+    if pass.view.is_settled || !says_so {
+        pass.stamp
+            .set(list, RunCondition::Progressing, state, reason, message);
+    }
 }
 
 /// The run is over.

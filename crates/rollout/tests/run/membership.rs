@@ -325,6 +325,10 @@ fn nothing_is_concluded_from_what_is_not_known() {
     assert_eq!(fleet.pass(), ["b-a2"]);
     fleet.works(&["a2"]);
     assert_eq!(fleet.pass(), ["-b-x"]);
+    // A hub that starts while x is removed says nothing new.
+    let before = fleet.status().clone();
+    fleet.is_settled = false;
+    assert_eq!(fleet.plan().status, before);
 }
 
 /// A hub that has just started is not connected to its members yet: that says nothing of them.
