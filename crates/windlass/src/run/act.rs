@@ -356,10 +356,19 @@ fn approval(live: &ApprovalRequest, now: jiff::Timestamp) -> Option<Value> {
         }
         (Some(_), _) => json!({ "op": "add", "path": "/status/conditions", "value": conditions }),
     };
-    Some(json!([
-        { "op": "test", "path": "/metadata/resourceVersion", "value": live.metadata.resource_version },
+    let mut patch = vec![
+        json!({ "op": "test", "path": "/metadata/resourceVersion", "value": live.metadata.resource_version }),
         value,
-    ]))
+    ];
+    // One that was withdrawn may have left it.
+    if live
+        .status
+        .as_ref()
+        .is_some_and(|status| status.approved_by.is_some())
+    {
+        patch.push(json!({ "op": "remove", "path": "/status/approvedBy" }));
+    }
+    Some(Value::Array(patch))
 }
 
 #[cfg(test)]
@@ -466,5 +475,16 @@ mod tests {
             approved.status = serde_json::from_value(json!({ "conditions": [condition] })).unwrap();
             assert_eq!(approval(&approved, now), None);
         }
+    }
+
+    #[test]
+    fn a_name_that_an_approval_has_left_goes() {
+        let now = "2026-01-01T00:05:00Z".parse().unwrap();
+        let mut left = request();
+        left.status = serde_json::from_value(json!({ "approvedBy": "ann" })).unwrap();
+        let patch = approval(&left, now).unwrap();
+        let removed = json!({ "op": "remove", "path": "/status/approvedBy" });
+        assert_eq!(patch.pointer("/2"), Some(&removed));
+        assert_eq!(approval(&request(), now).unwrap().pointer("/2"), None);
     }
 }
