@@ -42,7 +42,7 @@ pub struct Args {
     /// Name of the cluster.
     name: String,
     /// Kubeconfig of the hub.
-    #[arg(long, env = "WINDLASS_HUB_KUBECONFIG")]
+    #[arg(long, alias = "kubeconfig", env = "WINDLASS_HUB_KUBECONFIG")]
     hub_kubeconfig: PathBuf,
     /// Succeed though placements stay that name their clusters (PickFixed).
     #[arg(long)]

@@ -86,8 +86,8 @@ pub struct At {
         hide_default_value = true
     )]
     pub namespace: String,
-    /// Kubeconfig of the hub; without it, the one that kubectl uses.
-    #[arg(long, env = "WINDLASS_KUBECONFIG")]
+    /// Kubeconfig of the hub; without it, the one that kubectl uses (of several the first).
+    #[arg(long, alias = "hub-kubeconfig", env = "WINDLASS_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
 }
 
