@@ -107,8 +107,13 @@ fn without_a_snapshot_or_by_digest() {
         ),
         (
             "digest of now, older generation",
-            "snap=1 digest=same RS=T@0 OV=F@0",
+            "snap=1 digest=same RS=T@6 OV=F@6",
             "idx=1 | Sch=T RS=T OV=F/OverriddenFailed",
+        ),
+        (
+            "digest of now, of before something else was asked for",
+            "snap=1 digest=same RS=T@5 OV=F@5",
+            "idx=1 | Sch=T RS=U/RolloutStartedUnknown",
         ),
         (
             "digest of before, same generation",

@@ -244,7 +244,7 @@ pub struct ClusterStatus {
     /// ClusterResourceOverride snapshots that it gets, fixed when the run was initialized.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_resource_override_snapshots: Option<Vec<String>>,
-    /// Started, Succeeded; extension: Skipped.
+    /// Started, Succeeded; extensions: Skipped, InReach.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Option<Vec<Condition>>,

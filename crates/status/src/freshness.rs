@@ -2,7 +2,7 @@
 //!
 //! | who wrote the status | it is fresh when |
 //! |---|---|
-//! | we: it carries a digest | the digest is that of the desired state |
+//! | we: it carries a digest | the digest is that of the desired state, and the status is at most one change of the spec behind: what was asked for before something else, and is asked for again, was not seen to be there since |
 //! | another implementation: no digest | the condition's observedGeneration is the binding's generation |
 
 use windlass_api::Condition;
@@ -32,7 +32,9 @@ impl Freshness {
             return Self::Nothing;
         };
         match (&status.observed_digest, desired) {
-            (Some(observed), Some(desired)) if desired.is(observed) => Self::All,
+            (Some(observed), Some(desired)) if desired.is(observed) && lag(binding) <= 1 => {
+                Self::All
+            }
             (Some(_), _) => Self::Nothing,
             (None, _) => binding
                 .metadata
@@ -112,8 +114,10 @@ mod tests {
         let other = Digest::of_bytes(b"other").to_string();
         let rows = [
             (Some(same.as_str()), Some(wanted), Some(7), true),
-            // Only a label changed: the generation is behind, the state is the same.
-            (Some(&same), Some(wanted), Some(3), true),
+            // One change of the spec that changes nothing of the state.
+            (Some(&same), Some(wanted), Some(6), true),
+            // Something else may have been asked for in between, and be half done.
+            (Some(&same), Some(wanted), Some(5), false),
             (Some(&other), Some(wanted), Some(7), false),
             (Some("junk"), Some(wanted), Some(7), false),
             (Some("junk"), None, Some(7), false),

@@ -9,6 +9,7 @@ use windlass_api::scoped::{Binding, Placement, Scope};
 use windlass_cluster::{ApiError, ObjectKey, clock};
 use windlass_status::defaults::{EffectiveApply, timeout};
 use windlass_status::digest::Digest;
+use windlass_status::freshness::lag;
 use windlass_status::processing::{
     Contact, Facts, Wake, has_timed_out, reachable_since, running_since, tell,
 };
@@ -166,7 +167,7 @@ impl Terms {
 fn trouble(binding: &Binding, digest: Digest, why: &str, terms: &Terms) -> Option<BindingStatus> {
     let mut status = binding.status.clone().unwrap_or_default();
     let observed = status.observed_digest.as_deref();
-    if observed.is_some_and(|observed| digest.is(observed)) {
+    if observed.is_some_and(|observed| digest.is(observed)) && lag(binding) <= 1 {
         // What was said about it holds, and is repeated only to say that it has taken too long.
         if running_since(&status, digest).is_none() || has_timed_out(&status) {
             return None;

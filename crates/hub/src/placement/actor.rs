@@ -161,9 +161,7 @@ impl Actor {
             Ok(selection) => selection,
             Err(error) => {
                 let left = self.let_leave(key).await;
-                let runs = self
-                    .advance_runs_regardless(&placement, &error.to_string())
-                    .await;
+                let runs = self.advance_runs_regardless(&placement, &error).await;
                 let next = self.unselected(&placement, error, wait).await?;
                 left?;
                 return runs.map(|wake| sooner(next, wake));
@@ -173,7 +171,9 @@ impl Actor {
             // Somebody has to act: what runs stays, and the status says what is refused.
             Err(ApiError::Rejected(message)) => {
                 let left = self.let_leave(key).await;
-                let runs = self.advance_runs_regardless(&placement, &message).await;
+                let runs = self
+                    .advance_runs_regardless(&placement, &SelectError::User(message.clone()))
+                    .await;
                 let again = self
                     .stand(&placement, Scheduling::Undecided(&message))
                     .await?;
@@ -229,7 +229,11 @@ impl Actor {
     async fn let_leave(&self, placement: &ObjectKey) -> Result<(), ApiError> {
         let members = bindings::staying(&self.world.clusters.list());
         let leaving = bindings::of_leaving(&self.world.bindings_of(placement), &members);
-        self.delete_bindings(&leaving).await
+        let deleted = self.delete_bindings(&leaving).await;
+        for binding in &leaving {
+            self.see_deletion(binding).await;
+        }
+        deleted
     }
 
     /// A placement that is gone though bindings are left: somebody took its finalizer off. What it placed
@@ -303,65 +307,50 @@ impl Actor {
             ..
         } = plan;
         let policy = self.write_policy(&key, &policy).await?;
-        let policy = self.decisions(placement, policy, &schedule, now).await?;
-        let around = Around {
-            placement,
-            selected: schedule
-                .selected
-                .iter()
-                .map(|decision| decision.cluster_name.as_str())
-                .collect(),
-            unfulfilled: (!schedule.fulfilled).then_some(schedule.message.as_str()),
-            content: Some(&selection.manifests),
-            outdated: match (&refused, wait) {
-                (Some(why), _) => Some(format!("the present content can't be stored: {why}")),
-                (None, Some(_)) => Some("Waiting for a snapshot of the present content".to_owned()),
-                (None, None) => None,
-            },
-            policy_index: policy
-                .labels()
-                .get(labels::POLICY_INDEX)
-                .map_or("", String::as_str),
-            groups: &groups,
-            latest: &latest,
-            overrides: &overrides,
-            unreachable: &unreachable,
-            now,
+        let policy_snapshot = self.decisions(placement, policy, &schedule, now).await?;
+        let mut decided = Decided {
+            schedule,
+            notes: Vec::new(),
+            policy_snapshot,
+            groups,
+            latest,
+            overrides,
+            resources: Vec::new(),
+            held: std::mem::take(&mut plan.held),
+            unreachable,
         };
+        let outdated = match (&refused, wait) {
+            (Some(why), _) => Some(format!("the present content can't be stored: {why}")),
+            (None, Some(_)) => Some("Waiting for a snapshot of the present content".to_owned()),
+            (None, None) => None,
+        };
+        let around = Around::of(placement, &decided, &selection.manifests, outdated, now);
         // A run that can't be written keeps neither the other bindings nor the status from it.
         let runs = self.advance_runs(&around, &mut plan).await;
         // One that is refused does not keep the status of the others from being written.
         let written = self.write_bindings(&plan).await;
-        let resources = match wait {
+        decided.resources = match wait {
             None => selection
                 .manifests
                 .iter()
                 .map(|manifest| identifier(manifest))
                 .collect(),
-            Some(_) => self
-                .contents
-                .get(&ObjectKey::namespaced(&key.namespace, &latest.name))
-                .await?
-                .map(|content| content.identifiers())
-                .unwrap_or_default(),
+            Some(_) => self.stored(&key, &decided.latest).await?,
         };
         let bindings = self.world.bindings_of(&key);
         let mut notes = notes(selection, placement, &bindings, &written);
-        notes.extend(schedule.trouble.iter().cloned());
-        notes.extend(overrides.notes(&bindings));
-        notes.extend(refused.map(|why| format!("{} stays in place: {why}", latest.name)));
-        let decided = Decided {
-            schedule,
-            notes,
-            policy_snapshot: policy,
-            groups,
-            latest,
-            overrides,
-            resources,
-            held: plan.held,
-            unreachable,
+        notes.extend(decided.schedule.trouble.iter().cloned());
+        notes.extend(decided.overrides.notes(&bindings));
+        notes.extend(refused.map(|why| format!("{} stays in place: {why}", decided.latest.name)));
+        decided.notes = notes;
+        let hold = match self.write_status(placement, &decided, now).await {
+            // What was decided is done; only why not all of it can be told is.
+            Err(ApiError::Rejected(why)) => {
+                let again = self.stand(placement, Scheduling::Undecided(&why)).await?;
+                Some(again.unwrap_or(REFUSED_AGAIN))
+            }
+            hold => hold?,
         };
-        let hold = self.write_status(placement, &decided, now).await?;
         if let Err(error) = written {
             tracing::warn!(
                 error = error.message(),
@@ -386,6 +375,19 @@ impl Actor {
             .chain(again)
             .min()
             .map_or(Next::Event, Next::After))
+    }
+
+    /// What is in a snapshot.
+    async fn stored(
+        &self,
+        placement: &ObjectKey,
+        snapshot: &LatestSnapshot,
+    ) -> Result<Vec<ResourceIdentifier>, ApiError> {
+        let key = ObjectKey::namespaced(&placement.namespace, &snapshot.name);
+        let content = self.contents.get(&key).await?;
+        Ok(content
+            .map(|content| content.identifiers())
+            .unwrap_or_default())
     }
 
     /// Reads what a look begins with.

@@ -376,12 +376,12 @@ fn rollout_binding<'a>(
         ),
         None => ready::Readiness::InProgress,
     };
-    // What it was asked for before something else, and is asked for again, was not seen to be there since.
-    let readiness = match (readiness, binding.live.as_deref().map_or(0, lag)) {
-        (ready::Readiness::Unreachable, _) | (_, 0 | 1) => readiness,
-        // It may well serve: it does not go for free.
-        _ if spec.state == BindingState::Unscheduled => ready::Readiness::Unreachable,
-        _ => ready::Readiness::InProgress,
+    // One of which the status is too old to say anything may well serve: it does not go for free.
+    let is_behind = binding.live.as_deref().is_some_and(|live| lag(live) > 1);
+    let readiness = if is_behind && spec.state == BindingState::Unscheduled {
+        ready::Readiness::Unreachable
+    } else {
+        readiness
     };
     // No content goes out with an old override after the new one was seen.
     let waits = inputs.overrides.waits(spec);

@@ -222,20 +222,6 @@ impl Actor {
         self.tell(&noted, &executed).await.map(drop)
     }
 
-    /// The cache knows of the deletion before anything else is decided.
-    async fn see_deletion(&self, binding: &Binding) {
-        let api: Api<Binding> = api_in(self.writer.client().clone(), "");
-        match api.get_opt(&binding.name_any()).await {
-            Ok(Some(live)) => self.world.bindings.observe(live),
-            Ok(None) => {
-                let mut gone = binding.clone();
-                gone.metadata.finalizers = None;
-                self.world.bindings.observe_deleted(&gone);
-            }
-            Err(error) => tracing::debug!(%error, "the watch will tell of the deletion"),
-        }
-    }
-
     /// Writes what is said of an eviction, if that is new; none when it is gone.
     async fn tell(
         &self,

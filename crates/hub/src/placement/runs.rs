@@ -2,52 +2,55 @@
 //! written in its order, each prefix of which is a valid state. Bindings are changed with everything else
 //! that the placement's look changes about them, in one write each.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+mod facts;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::{Api, Resource, ResourceExt};
-use windlass_api::binding::{BindingSpec, BindingState};
-use windlass_api::conditions::{RunCondition, RunReason, Stage, Status};
-use windlass_api::member::MemberCluster;
-use windlass_api::placement::{ApplyStrategy, RolloutStrategyType};
-use windlass_api::run::{ApprovalRequestSpec, MembershipChanges, UpdateRunStatus};
-use windlass_api::scoped::{ApprovalRequest, Binding, Placement, Scope, UpdateRun, UpdateStrategy};
-use windlass_api::{Condition, labels};
+use jiff::Timestamp;
+use kube::{Api, ResourceExt};
+use windlass_api::binding::BindingState;
+use windlass_api::conditions::{RunCondition, RunReason, Status};
+use windlass_api::labels;
+use windlass_api::placement::ApplyStrategy;
+use windlass_api::run::UpdateRunStatus;
+use windlass_api::scoped::{ApprovalRequest, Binding, Placement, UpdateRun, UpdateStrategy};
 use windlass_cluster::{ApiError, ObjectKey};
 use windlass_member::manifest::Manifest;
 use windlass_rollout::run::{
-    Ask, Init, InitView, Member, RunBinding, RunPlan, RunView, Snapshot, advance, init,
-    is_initialized, superseded,
+    Init, InitView, Member, RunBinding, RunPlan, RunView, Snapshot, advance, init, is_initialized,
+    superseded,
 };
 use windlass_status::conditions::NewCondition;
-use windlass_status::defaults::rollout_type;
-use windlass_status::freshness::{self, Freshness, lag};
-use windlass_status::ready::{Facts, Readiness, classify};
 
-use super::actor::{Actor, until};
-use super::bindings::{self, BindingPlan, Digests, apply_strategy};
+use super::actor::{Actor, Decided, until};
+use super::bindings::{self, BindingPlan, apply_strategy};
 use super::policy;
 use super::snapshots::{Groups, LatestSnapshot};
-use crate::overrides::leave;
-use crate::overrides::resolve::{Lists, Resolved};
+use crate::overrides::resolve::Resolved;
 use crate::scoped::api_in;
+use crate::select::SelectError;
 use crate::world::BY_PLACEMENT;
 
-/// How long what a run goes by may come after it.
-const GRACE: SignedDuration = SignedDuration::from_secs(10);
+use self::facts::{
+    apply, bindings_for_runs, grace, is_initialized_by, lists, members, request, sooner, unfit,
+    unfulfilled, unknown_strategy, unresolved, wants_latest,
+};
 
 /// What the runs of a placement are looked at with.
 pub(super) struct Around<'a> {
     pub placement: &'a Placement,
-    /// The clusters that the placement chooses.
+    /// Whether it is known which clusters the placement chooses.
+    pub is_settled: bool,
+    /// They; while that isn't known, those that have a binding.
     pub selected: BTreeSet<&'a str>,
     /// Why the policy is not fulfilled, if it isn't.
     pub unfulfilled: Option<&'a str>,
     /// Why the latest snapshot may be of older content, if it may: no run begins with it.
     pub outdated: Option<String>,
+    /// Whether runs may begin: not while it will be known in a moment what is selected.
+    pub may_begin: bool,
     /// What is selected; none while that can't be told.
     pub content: Option<&'a [Arc<Manifest>]>,
     /// Index of the latest policy snapshot.
@@ -58,6 +61,38 @@ pub(super) struct Around<'a> {
     pub overrides: &'a Resolved,
     pub unreachable: &'a BTreeSet<String>,
     pub now: Timestamp,
+}
+
+impl<'a> Around<'a> {
+    /// By what a look has decided. `outdated`: why the latest snapshot may be of older content, if it may.
+    pub(super) fn of(
+        placement: &'a Placement,
+        decided: &'a Decided,
+        content: &'a [Arc<Manifest>],
+        outdated: Option<String>,
+        now: Timestamp,
+    ) -> Self {
+        let schedule = &decided.schedule;
+        let chosen = schedule.selected.iter();
+        let index = decided.policy_snapshot.labels().get(labels::POLICY_INDEX);
+        Self {
+            placement,
+            is_settled: true,
+            selected: chosen
+                .map(|decision| decision.cluster_name.as_str())
+                .collect(),
+            unfulfilled: (!schedule.fulfilled).then_some(schedule.message.as_str()),
+            outdated,
+            may_begin: true,
+            content: Some(content),
+            policy_index: index.map_or("", String::as_str),
+            groups: &decided.groups,
+            latest: &decided.latest,
+            overrides: &decided.overrides,
+            unreachable: &decided.unreachable,
+            now,
+        }
+    }
 }
 
 /// What every run of a placement has to know of bindings and clusters.
@@ -88,14 +123,14 @@ impl Actor {
         let clusters = self.world.clusters.list();
         let picture = Picture {
             live: &bindings,
-            bindings: bindings_for_runs(around, &bindings),
+            bindings: bindings_for_runs(around, &bindings, &clusters),
             members: members(&clusters),
             apply: apply_strategy(around.placement.spec.strategy.as_ref()),
         };
         let mut trouble = Ok(());
         let mut wake = None;
         for run in self.world.runs.open(&key) {
-            if !is_initialized(&run) {
+            if around.may_begin && !is_initialized(&run) {
                 match self.initialize_run(&key, around, &picture, &run).await {
                     Ok(at) => wake = sooner(wake, at),
                     Err(error) => trouble = trouble.and(Err(error)),
@@ -113,7 +148,16 @@ impl Actor {
         let (last, first): (Vec<_>, Vec<_>) = refs.iter().partition(|run| by(run).is_none());
         for run in first {
             let decided = self.decide_run(around, &picture, run, by(run).map(|(_, by)| *by));
-            self.write_run(run, &decided).await?;
+            if let Err(error) = self.write_run(run, &decided).await {
+                let by = by(run).map(|(_, by)| *by).unwrap_or_default();
+                let why = format!(
+                    "update run {} can't be told that this one takes over: {}",
+                    run.name_any(),
+                    error.message()
+                );
+                self.hold_run(&key, by, &why).await?;
+                return Err(error);
+            }
         }
         for run in last {
             let decided = self.decide_run(around, &picture, run, None);
@@ -137,17 +181,21 @@ impl Actor {
     pub(super) async fn advance_runs_regardless(
         &self,
         placement: &Placement,
-        why: &str,
+        why: &SelectError,
     ) -> Result<Option<Duration>, ApiError> {
         let key = ObjectKey::of(placement);
         if self.world.runs.open(&key).is_empty() {
             return Ok(None);
         }
+        let is_final = !matches!(why, SelectError::Pending(_));
         let groups = self.world.groups_of(&key);
         let policies = self.world.policies.under(BY_PLACEMENT, &key);
         let (Some(latest), Some(policy)) = (groups.newest(), policy::latest_index(&policies))
         else {
-            return self.hold_runs(&key, why).await.map(|()| None);
+            if !is_final {
+                return Ok(None);
+            }
+            return self.hold_runs(&key, &why.to_string()).await.map(|()| None);
         };
         let overrides = self.overrides(&key, None, Some(&latest.name)).await?;
         let bindings = self.world.bindings_of(&key);
@@ -163,9 +211,11 @@ impl Actor {
             .advance_runs(
                 &Around {
                     placement,
+                    is_settled: false,
                     selected: chosen.map(|b| b.spec.target_cluster.as_str()).collect(),
                     unfulfilled: None,
                     outdated: Some(format!("what the placement selects can't be told: {why}")),
+                    may_begin: is_final,
                     content: None,
                     policy_index: &policy.to_string(),
                     groups: &groups,
@@ -189,17 +239,20 @@ impl Actor {
         picture: &Picture<'_>,
         run: &UpdateRun,
     ) -> Result<Option<Timestamp>, ApiError> {
-        if let Some(content) = around.content.filter(|_| wants_latest(run))
-            && !self.resources.is_current(key, content).await?
-        {
-            // The watch tells in a moment; should what it tells be no change to us, this does.
-            return Ok(Some(around.now));
-        }
-        let outcome = self.init_run(key, around, picture, run).await?;
-        let wake = match &outcome {
+        let mut outcome = self.init_run(key, around, picture, run).await?;
+        let mut wake = match &outcome {
             Init::Waits(_) => grace(run).filter(|end| *end > around.now),
             Init::Status(_) => None,
         };
+        if let Some(content) = around.content.filter(|_| wants_latest(run))
+            && matches!(&outcome, Init::Status(status) if is_initialized_by(status))
+            && !self.resources.is_current(key, content).await?
+        {
+            let why = "Waiting until the hub has seen the present content";
+            outcome = Init::Waits(Box::new(windlass_rollout::run::wait(run, why, around.now)));
+            // The watch tells in a moment; should what it tells be no change to us, this does.
+            wake = Some(around.now);
+        }
         self.put_run_status(run, outcome.into_status()).await?;
         Ok(wake)
     }
@@ -235,7 +288,7 @@ impl Actor {
         let waits = around
             .outdated
             .as_ref()
-            .filter(|_| wants_latest(run))
+            .filter(|_| wants_latest(run) || !around.is_settled)
             .cloned()
             .or_else(|| unresolved(overrides, &around.selected, picture.live))
             .or_else(|| unknown_strategy(run, strategy.as_ref(), around.now))
@@ -284,6 +337,7 @@ impl Actor {
             requests: &requests,
             members: &picture.members,
             selected: &around.selected,
+            is_settled: around.is_settled,
             policy_index: around.policy_index,
             apply_strategy: &picture.apply,
             unfit: unfit.as_deref(),
@@ -362,6 +416,18 @@ impl Actor {
         Ok(())
     }
 
+    /// Says of a run why it does not go on.
+    async fn hold_run(&self, placement: &ObjectKey, name: &str, why: &str) -> Result<(), ApiError> {
+        for run in self.world.runs.open(placement) {
+            if run.name_any() == name {
+                let now = windlass_cluster::clock::now();
+                let status = windlass_rollout::run::hold(&run, why, now);
+                self.put_run_status(&run, status).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Says of the runs of a placement that nothing can be decided for it.
     pub(super) async fn hold_runs(&self, placement: &ObjectKey, why: &str) -> Result<(), ApiError> {
         for run in self.world.runs.open(placement) {
@@ -395,208 +461,4 @@ impl Actor {
         }
         Ok(())
     }
-}
-
-/// Why no run can be made for a placement.
-fn unfit(placement: &Placement) -> Option<String> {
-    let name = placement.name_any();
-    match rollout_type(placement.spec.strategy.as_ref()) {
-        RolloutStrategyType::External => None,
-        RolloutStrategyType::RollingUpdate => Some(format!(
-            "placement {name} does not have strategy type External, so the hub rolls it out itself"
-        )),
-    }
-}
-
-/// What a run has to wait for: versions of overrides that have no snapshot yet.
-fn unresolved(
-    overrides: &Resolved,
-    selected: &BTreeSet<&str>,
-    bindings: &[Arc<Binding>],
-) -> Option<String> {
-    let waits = selected.iter().any(|cluster| overrides.waits(&on(cluster)));
-    waits.then(|| {
-        let notes = overrides.notes(bindings).join("; ");
-        format!("Waiting for the snapshots of overrides: {notes}")
-    })
-}
-
-/// Whether a run is to bring whatever the content is when it begins.
-fn wants_latest(run: &UpdateRun) -> bool {
-    let index = run.spec.resource_snapshot_index.as_deref();
-    index.is_none_or(str::is_empty)
-}
-
-/// Until when what a run goes by may come after it, as with one `kubectl apply` of everything.
-fn grace(run: &UpdateRun) -> Option<Timestamp> {
-    let created = run.metadata.creation_timestamp.as_ref()?.0;
-    created.checked_add(GRACE).ok()
-}
-
-fn unknown_strategy(
-    run: &UpdateRun,
-    strategy: Option<&UpdateStrategy>,
-    now: Timestamp,
-) -> Option<String> {
-    let is_early = grace(run).is_some_and(|end| end > now);
-    (strategy.is_none() && is_early).then(|| {
-        let name = &run.spec.staged_rollout_strategy_name;
-        format!("Waiting a moment for strategy {name}, which does not exist")
-    })
-}
-
-/// A policy that is not fulfilled may be in a moment; only a strict run ends by it, as upstream's do.
-fn unfulfilled(run: &UpdateRun, around: &Around<'_>) -> Option<String> {
-    let why = around.unfulfilled?;
-    let is_strict = run.spec.membership_changes == Some(MembershipChanges::Fail);
-    (!is_strict).then(|| format!("Waiting until the placement's policy is fulfilled: {why}"))
-}
-
-fn on(cluster: &str) -> BindingSpec {
-    BindingSpec {
-        target_cluster: cluster.to_owned(),
-        ..BindingSpec::default()
-    }
-}
-
-/// The bindings as runs see them.
-fn bindings_for_runs<'a>(around: &Around<'_>, live: &'a [Arc<Binding>]) -> Vec<RunBinding<'a>> {
-    let mut digests = Digests::default();
-    let mut view = |binding: &'a Arc<Binding>| {
-        let desired = digests.of(binding, around.groups, around.latest, around.overrides);
-        let facts = Facts {
-            binding,
-            desired_digest: desired,
-            unreachable: around.unreachable.contains(&binding.spec.target_cluster),
-            unavailable_period: SignedDuration::ZERO,
-        };
-        let annotations = binding.metadata.annotations.as_ref();
-        let fresh = Freshness::of(binding, desired);
-        RunBinding {
-            name: binding.metadata.name.as_deref().unwrap_or_default(),
-            spec: &binding.spec,
-            deleting: binding.metadata.deletion_timestamp.is_some(),
-            moved_by: annotations
-                .and_then(|all| all.get(labels::MOVED_BY_RUN))
-                .map(String::as_str),
-            readiness: match classify(&facts, around.now) {
-                Readiness::Unreachable => Readiness::Unreachable,
-                // What was asked for before something else, and is asked for again, was not seen to be there since.
-                _ if lag(binding) != 0 => Readiness::InProgress,
-                told => told,
-            },
-            why: first_trouble(binding, fresh),
-        }
-    };
-    live.iter().map(&mut view).collect()
-}
-
-fn lists(overrides: &Resolved, cluster: &str) -> Lists {
-    overrides.lists(&on(cluster))
-}
-
-/// The clusters that are there and don't leave.
-fn members(clusters: &[Arc<MemberCluster>]) -> Vec<Member<'_>> {
-    let staying = clusters
-        .iter()
-        .filter(|cluster| cluster.metadata.deletion_timestamp.is_none());
-    staying
-        .map(|cluster| Member {
-            name: cluster.metadata.name.as_deref().unwrap_or_default(),
-            labels: cluster.labels(),
-        })
-        .collect()
-}
-
-/// The first condition about the present version that is not True.
-fn first_trouble(binding: &Binding, fresh: Freshness) -> Option<&Condition> {
-    let stages = Stage::APPLY.into_iter().chain([Stage::DiffReported]);
-    stages
-        .filter_map(|stage| freshness::condition(binding, fresh, stage))
-        .find(|condition| condition.status != Status::True.as_str())
-}
-
-/// A request belongs to its run, and goes with it.
-fn request(run: &UpdateRun, ask: &Ask) -> ApprovalRequest {
-    let name = run.name_any();
-    let mut request = ApprovalRequest::new(
-        &ask.name,
-        ApprovalRequestSpec {
-            parent_stage_rollout: name.clone(),
-            target_stage: ask.stage.clone(),
-        },
-    )
-    .within(run.metadata.namespace.as_deref().unwrap_or_default());
-    let task = if ask.before {
-        "beforeStage"
-    } else {
-        "afterStage"
-    };
-    let known = [
-        (labels::TARGET_RUN, name.as_str()),
-        (labels::TARGET_STAGE, &ask.stage),
-        (labels::TASK_TYPE, task),
-        (labels::IS_LATEST_APPROVAL, "true"),
-    ];
-    let pair = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
-    request.metadata.labels = Some(known.into_iter().map(pair).collect());
-    let scope = Scope::of(run);
-    request.metadata.owner_references = Some(vec![OwnerReference {
-        api_version: UpdateRun::api_version(&scope).into_owned(),
-        kind: UpdateRun::kind(&scope).into_owned(),
-        name,
-        uid: run.uid().unwrap_or_default(),
-        ..OwnerReference::default()
-    }]);
-    request
-}
-
-/// Puts what a run does to bindings into what is written of them.
-fn apply(plan: &mut BindingPlan, bindings: &[Arc<Binding>], run: &UpdateRun, decided: &RunPlan) {
-    if decided.moves.is_empty() && decided.remove.is_empty() {
-        return;
-    }
-    let name_of = |binding: &Binding| binding.metadata.name.clone().unwrap_or_default();
-    let live: HashMap<String, &Arc<Binding>> = bindings
-        .iter()
-        .map(|binding| (name_of(binding), binding))
-        .collect();
-    let removed: HashSet<&String> = decided.remove.iter().collect();
-    plan.replace
-        .retain(|binding| !removed.contains(&name_of(binding)));
-    let mut gone: HashSet<String> = plan.delete.iter().map(|binding| name_of(binding)).collect();
-    for binding in decided.remove.iter().filter_map(|name| live.get(name)) {
-        if gone.insert(name_of(binding)) {
-            plan.delete.push(Arc::clone(binding));
-        }
-    }
-    let known = plan.replace.iter().enumerate();
-    let mut place: HashMap<String, usize> =
-        known.map(|(at, binding)| (name_of(binding), at)).collect();
-    for change in &decided.moves {
-        let Some(binding) = live
-            .get(&change.binding)
-            .filter(|_| !gone.contains(&change.binding))
-        else {
-            continue;
-        };
-        let at = *place.entry(change.binding.clone()).or_insert_with(|| {
-            plan.replace.push((***binding).clone());
-            plan.replace.len() - 1
-        });
-        let Some(binding) = plan.replace.get_mut(at) else {
-            continue;
-        };
-        change.target.set(&mut binding.spec);
-        leave::give(binding, None);
-        let mark = (
-            labels::MOVED_BY_RUN.to_owned(),
-            run.uid().unwrap_or_default(),
-        );
-        binding.annotations_mut().extend([mark]);
-    }
-}
-
-fn sooner(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
-    one.into_iter().chain(other).min()
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::{FutureExt, StreamExt, stream};
+use kube::{Api, ResourceExt};
 use windlass_api::conditions::SCHEDULED;
 use windlass_api::scoped::{Binding, Placement, PolicySnapshot};
 use windlass_api::snapshot::PolicySnapshotStatus;
@@ -15,6 +16,7 @@ use super::bindings::BindingPlan;
 use super::policy::PolicyPlan;
 use super::report::verdict;
 use super::snapshots;
+use crate::scoped::api_in;
 
 /// Binding writes of one placement in flight at once.
 const PARALLEL: usize = 16;
@@ -139,9 +141,27 @@ impl Actor {
                 .world
                 .bindings
                 .observe(self.writer.replace(binding).await?),
-            Write::Delete(binding) => self.writer.delete(binding).await?,
+            Write::Delete(binding) => {
+                self.writer.delete(binding).await?;
+                self.see_deletion(binding).await;
+            }
         }
         Ok(())
+    }
+
+    /// The cache knows of a deletion before anything else is decided: whoever is asked to go serves no more.
+    pub(super) async fn see_deletion(&self, binding: &Binding) {
+        let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
+        let api: Api<Binding> = api_in(self.writer.client().clone(), namespace);
+        match api.get_opt(&binding.name_any()).await {
+            Ok(Some(live)) => self.world.bindings.observe(live),
+            Ok(None) => {
+                let mut gone = binding.clone();
+                gone.metadata.finalizers = None;
+                self.world.bindings.observe_deleted(&gone);
+            }
+            Err(error) => tracing::debug!(%error, "the watch will tell of the deletion"),
+        }
     }
 }
 

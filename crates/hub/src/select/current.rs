@@ -21,7 +21,11 @@ const PAGE: u32 = 500;
 
 impl Resources {
     /// Compares what is selected with what the API server has of it now, and, in its namespaces, of the same
-    /// kinds: one list of metadata for each kind and namespace, one read for each cluster-scoped object.
+    /// kinds: one list of metadata for each kind and namespace, one read for each cluster-scoped object. And
+    /// nothing that the watches have told since may speak against it.
+    ///
+    /// The first object of a kind in a namespace is not asked for: that would take a list for every kind that
+    /// there is.
     ///
     /// # Errors
     /// When the API server does not answer.
@@ -46,7 +50,7 @@ impl Resources {
                     Some(namespace) => {
                         let api: Api<DynamicObject> =
                             Api::namespaced_with(client.clone(), namespace, &resource);
-                        is_list_seen(&api, &cache, namespace).await?
+                        is_list_seen(&api, &cache, (namespace, &names)).await?
                     }
                     None => {
                         let api = Api::all_with(client.clone(), &resource);
@@ -58,15 +62,16 @@ impl Resources {
                 }
             }
         }
-        Ok(true)
+        Ok(self.inner.kept.counts(placement))
     }
 }
 
 async fn is_list_seen(
     api: &Api<DynamicObject>,
     cache: &Cache<Meta>,
-    namespace: &str,
+    (namespace, names): (&str, &BTreeSet<&str>),
 ) -> Result<bool, ApiError> {
+    let mut listed_names = BTreeSet::new();
     let mut page = ListParams::default().limit(PAGE);
     loop {
         let listed = api
@@ -80,9 +85,11 @@ async fn is_list_seen(
         if !listed.items.iter().all(is_seen) {
             return Ok(false);
         }
+        listed_names.extend(listed.items.iter().map(ResourceExt::name_any));
         match listed.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),
-            None => return Ok(true),
+            // What is not listed any more was deleted.
+            None => return Ok(names.iter().all(|name| listed_names.contains(*name))),
         }
     }
 }

@@ -80,6 +80,12 @@ impl Kept {
         counts.then(|| last.known.clone())
     }
 
+    /// Whether what was selected last still counts: nothing was heard since that may change it.
+    pub(super) fn counts(&self, placement: &ObjectKey) -> bool {
+        let slots = lock(&self.slots);
+        slots.get(placement).is_some_and(|slot| !slot.outdated)
+    }
+
     /// A look begins: what changes from now on may be seen by it or not.
     pub(super) fn begin(&self, placement: &ObjectKey) {
         let mut slots = lock(&self.slots);

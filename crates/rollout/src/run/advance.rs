@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use windlass_api::conditions::{RunCondition, RunReason, Status};
 use windlass_api::names;
 use windlass_api::placement::ApplyStrategy;
-use windlass_api::run::{MembershipChanges, OnExceeded, RunState, StageConfig, UpdateRunStatus};
+use windlass_api::run::{
+    ClusterStatus, MembershipChanges, OnExceeded, RunState, StageConfig, UpdateRunStatus,
+};
 use windlass_api::scoped::UpdateRun;
 
 use super::stage::fail_stage;
@@ -169,6 +171,7 @@ fn decide(view: &RunView<'_>, stamp: Stamp, status: &mut UpdateRunStatus, plan: 
     let strict = view.run.spec.membership_changes == Some(MembershipChanges::Fail);
     // A way back is gone to its end, whoever comes and goes.
     if strict
+        && view.is_settled
         && status.rollback_status.is_none()
         && let Some(why) = changed(view, status)
     {
@@ -310,8 +313,16 @@ fn summary(status: &UpdateRunStatus) -> String {
         stages.flat_map(|stage| &stage.clusters)
     };
     let failed = all().filter(|cluster| walk::has_failed(cluster)).count();
+    // Who lost it again waits for the next run, and is counted there.
+    let waits = status.joined_clusters.as_deref().unwrap_or_default();
+    let lost =
+        |cluster: &&ClusterStatus| walk::is_done(cluster) && waits.contains(&cluster.cluster_name);
+    let lost = all().filter(lost).count();
     let skipped = all().filter(|cluster| is_skipped(cluster)).count();
-    let mut message = format!("{} cluster(s) updated", all().count() - failed - skipped);
+    let mut message = format!(
+        "{} cluster(s) updated",
+        all().count() - failed - skipped - lost
+    );
     for (count, what) in [
         (failed, "failed, which the threshold allows"),
         (skipped, "skipped"),
@@ -374,6 +385,9 @@ fn changed(view: &RunView<'_>, status: &UpdateRunStatus) -> Option<String> {
 /// Clusters that were chosen since, those that were passed over and are back, and those that lost what they
 /// had got (an eviction).
 fn note_joined(pass: &Pass<'_>, status: &mut UpdateRunStatus, plan: &RunPlan) {
+    if !pass.view.is_settled {
+        return;
+    }
     let moved: BTreeSet<&str> = plan
         .moves
         .iter()

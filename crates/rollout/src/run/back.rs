@@ -203,8 +203,7 @@ fn one(back: &Back<'_>, size: usize, stage: &mut StageStatus, plan: &mut RunPlan
             .and_then(|config| limit_of(config, size))
             .unwrap_or(1),
         may_begin: pass.may_begin,
-        // One that is cut off keeps no other one on a version that has failed.
-        waits_for_all: false,
+        is_forward: false,
         threshold: Some(&failures),
         longest: room::message_of(pass.total),
     };

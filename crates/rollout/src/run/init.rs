@@ -90,6 +90,15 @@ pub fn refuse(run: &UpdateRun, why: &str, now: Timestamp) -> UpdateRunStatus {
     status
 }
 
+/// The status of a run that has to wait before it can be initialized, for that reason.
+#[must_use]
+pub fn wait(run: &UpdateRun, why: &str, now: Timestamp) -> UpdateRunStatus {
+    let mut status = run.status.clone().unwrap_or_default();
+    let told = (Status::Unknown, RunReason::UpdateRunInitializing, why);
+    say(&mut status, run, told, now);
+    status
+}
+
 fn say(
     status: &mut UpdateRunStatus,
     run: &UpdateRun,
@@ -111,12 +120,10 @@ pub fn init(view: &InitView<'_>, now: Timestamp) -> Init {
     if let Some(why) = view.unfit {
         return Init::Status(Box::new(refuse(view.run, why, now)));
     }
-    let mut status = view.run.status.clone().unwrap_or_default();
     if let Some(waits) = view.waits {
-        let told = (Status::Unknown, RunReason::UpdateRunInitializing, waits);
-        say(&mut status, view.run, told, now);
-        return Init::Waits(Box::new(status));
+        return Init::Waits(Box::new(wait(view.run, waits, now)));
     }
+    let mut status = view.run.status.clone().unwrap_or_default();
     match begun(view) {
         Err(why) => Init::Status(Box::new(refuse(view.run, &why, now))),
         Ok(begun) => {

@@ -26,5 +26,5 @@ mod walk;
 
 pub use advance::{advance, fail, hold, is_initialized, is_over};
 pub use holder::{holder, superseded};
-pub use init::{Init, InitView, Overrides, Snapshot, init, refuse};
+pub use init::{Init, InitView, Overrides, Snapshot, init, refuse, wait};
 pub use view::{Ask, Member, Move, RunBinding, RunPlan, RunView, Target};

@@ -21,7 +21,15 @@ pub fn step(pass: &Pass<'_>, stage: &mut StageStatus, plan: &mut RunPlan) -> Ver
         finish(pass.stamp, stage, reason, "");
         return Verdict::Done;
     }
-    let found = remove(pass, stage, plan);
+    // What is wanted can't be told: nothing is concluded from that.
+    let found = if pass.view.is_settled {
+        remove(pass, stage, plan)
+    } else {
+        Found {
+            unfinished: stage.clusters.iter().filter(|c| is_open(c)).count(),
+            ..Found::default()
+        }
+    };
     match (found.unfinished, pass.may_begin) {
         (0, true) => {
             finish(pass.stamp, stage, RunReason::StageUpdatingSucceeded, "");

@@ -113,7 +113,7 @@ pub(super) fn step(
         stamp: pass.stamp,
         limit,
         may_begin: pass.may_begin,
-        waits_for_all: true,
+        is_forward: true,
         threshold: threshold.or(pass.view.run.spec.failure_threshold.as_ref()),
         longest: room::message_of(pass.total),
     };

@@ -24,6 +24,9 @@ pub struct RunView<'a> {
     pub members: &'a [Member<'a>],
     /// The clusters that the placement chooses now.
     pub selected: &'a BTreeSet<&'a str>,
+    /// Whether that is known. While it isn't, `selected` are those that have a binding; nothing is concluded
+    /// from one that is missing, and nothing is removed.
+    pub is_settled: bool,
     /// Index of the latest policy snapshot.
     pub policy_index: &'a str,
     /// How the placement has manifests applied now.
@@ -56,6 +59,9 @@ pub struct RunBinding<'a> {
     pub moved_by: Option<&'a str>,
     /// How the cluster is with that.
     pub readiness: Readiness,
+    /// Nothing is heard of the cluster yet by a hub that has just started, though it was well before: it is
+    /// neither judged nor taken for out of reach.
+    pub unheard: bool,
     /// The first of its conditions about that which is not True.
     pub why: Option<&'a Condition>,
 }

@@ -14,12 +14,15 @@ use super::view::{RunBinding, RunPlan, RunView, Version, is_fresh};
 
 /// A cluster that takes longer is told of (hub §3.9).
 const STUCK_AFTER: SignedDuration = SignedDuration::from_mins(5);
+/// Within so long a delivery that failed is tried again.
+const TRIED_AGAIN: SignedDuration = SignedDuration::from_secs(65);
 
 /// The clusters of a placement as a run sees them.
 pub struct Clusters<'a> {
     bindings: BTreeMap<&'a str, &'a RunBinding<'a>>,
     members: BTreeSet<&'a str>,
     selected: &'a BTreeSet<&'a str>,
+    is_settled: bool,
 }
 
 /// Where a cluster stands.
@@ -56,6 +59,7 @@ impl<'a> Clusters<'a> {
             bindings,
             members: view.members.iter().map(|member| member.name).collect(),
             selected: view.selected,
+            is_settled: view.is_settled,
         }
     }
 
@@ -67,7 +71,7 @@ impl<'a> Clusters<'a> {
                 "The cluster has left the fleet, or is leaving it",
             );
         }
-        if !self.selected.contains(cluster) {
+        if self.is_settled && !self.selected.contains(cluster) {
             return Place::Out(
                 RunReason::ClusterNotSelected,
                 "The placement no longer chooses the cluster",
@@ -107,8 +111,9 @@ pub struct Walk<'a> {
     pub may_begin: bool,
     /// What counts as failed.
     pub threshold: Option<&'a FailureThreshold>,
-    /// Whether a cluster that can't be reached holds its place among those under way.
-    pub waits_for_all: bool,
+    /// Whether it leads to what the run brings. On the way back a cluster that can't be reached holds no place
+    /// among those under way: it keeps no other one on a version that has failed.
+    pub is_forward: bool,
     /// How long a message about one cluster may be, in bytes of JSON.
     pub longest: usize,
 }
@@ -219,13 +224,23 @@ fn follow(
             found,
         );
     }
+    if binding.unheard {
+        found.unfinished += 1;
+        found.under_way += 1;
+        let why = "nothing was heard of it yet since the hub has started";
+        return note_time(walk.stamp, cluster, why, plan, found);
+    }
     let since = in_reach(walk, cluster, out_of_reach(binding));
-    match judge(binding, walk.threshold, since, walk.stamp.now) {
+    let mut judged = judge(binding, walk.threshold, since, walk.stamp.now);
+    if walk.is_forward {
+        judged = give_time(cluster, judged, since, walk.stamp.now);
+    }
+    match judged {
         Judgement::Done => succeed(walk, cluster),
         Judgement::Failed(why) => fail(walk, cluster, &why),
         Judgement::Going(at) => {
             found.unfinished += 1;
-            if walk.waits_for_all || binding.readiness != Readiness::Unreachable {
+            if walk.is_forward || binding.readiness != Readiness::Unreachable {
                 found.under_way += 1;
             } else {
                 found.unreachable += 1;
@@ -233,6 +248,23 @@ fn follow(
             at.into_iter().for_each(|at| plan.wake(at));
             note_time(walk.stamp, cluster, said(binding), plan, found);
         }
+    }
+}
+
+/// One that had the version before the run and failed with it is tried again within a minute: what it said
+/// before that is no news about the run.
+fn give_time(
+    cluster: &ClusterStatus,
+    judged: Judgement,
+    since: Timestamp,
+    now: Timestamp,
+) -> Judgement {
+    let until = since.checked_add(TRIED_AGAIN).unwrap_or(Timestamp::MAX);
+    match judged {
+        Judgement::Failed(_) if cluster.previous.is_none() && until > now => {
+            Judgement::Going(Some(until))
+        }
+        other => other,
     }
 }
 
@@ -277,7 +309,7 @@ fn begin_with(
         start(walk, cluster);
         return succeed(walk, cluster);
     }
-    if !walk.waits_for_all && binding.readiness == Readiness::Unreachable {
+    if !walk.is_forward && binding.readiness == Readiness::Unreachable {
         found.unfinished += 1;
         found.unreachable += 1;
         return;
@@ -293,7 +325,7 @@ fn begin_with(
         plan.moves.push(way.version(cluster).to_move(binding));
     } else if let Judgement::Failed(_) = judge(binding, walk.threshold, now, now) {
         // It has failed with that already, and nothing more may be heard of it.
-        plan.wake(now);
+        plan.wake(now.checked_add(TRIED_AGAIN).unwrap_or(Timestamp::MAX));
     }
     start(walk, cluster);
     in_reach(walk, cluster, out_of_reach(binding));
@@ -337,6 +369,11 @@ pub fn is_open(cluster: &ClusterStatus) -> bool {
 /// Whether a cluster was passed over.
 pub fn is_skipped(cluster: &ClusterStatus) -> bool {
     stamp::is(&cluster.conditions, RunCondition::Skipped)
+}
+
+/// Whether a cluster has got what the run brings.
+pub fn is_done(cluster: &ClusterStatus) -> bool {
+    stamp::is(&cluster.conditions, RunCondition::Succeeded)
 }
 
 /// Whether a cluster has failed.

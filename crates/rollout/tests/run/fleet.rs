@@ -36,6 +36,7 @@ pub struct Binding {
     pub deleting: bool,
     pub moved_by: Option<String>,
     pub readiness: Readiness,
+    pub unheard: bool,
     pub why: Option<Condition>,
 }
 
@@ -50,6 +51,7 @@ pub struct Fleet {
     pub requests: Vec<ApprovalRequest>,
     pub members: BTreeMap<String, BTreeMap<String, String>>,
     pub selected: BTreeSet<String>,
+    pub is_settled: bool,
     pub policy_index: String,
     pub unfit: Option<String>,
     pub waits: Option<String>,
@@ -125,6 +127,7 @@ impl Fleet {
             requests: Vec::new(),
             members: BTreeMap::new(),
             selected: BTreeSet::new(),
+            is_settled: true,
             policy_index: "0".to_owned(),
             unfit: None,
             waits: None,
@@ -180,6 +183,7 @@ impl Fleet {
             deleting: false,
             moved_by: None,
             readiness: Readiness::Ready,
+            unheard: false,
             why: None,
         });
     }
@@ -309,6 +313,7 @@ impl Fleet {
             deleting: b.deleting,
             moved_by: b.moved_by.as_deref(),
             readiness: b.readiness,
+            unheard: b.unheard,
             why: b.why.as_ref(),
         });
         bindings.collect()
@@ -325,6 +330,7 @@ impl Fleet {
             requests: &requests,
             members: &members,
             selected: &selected,
+            is_settled: self.is_settled,
             policy_index: &self.policy_index,
             apply_strategy: &self.apply,
             unfit: self.unfit.as_deref(),

@@ -3,6 +3,7 @@
 use serde_json::json;
 use windlass_api::conditions::RunCondition::{Skipped, Succeeded};
 use windlass_rollout::run::is_over;
+use windlass_status::ready::Readiness;
 
 use super::fleet::{Fleet, NEW, OLD, says};
 
@@ -301,4 +302,45 @@ fn a_done_cluster_that_is_evicted_has_joined_anew() {
     fleet.bind("a1", "");
     fleet.pass();
     assert_eq!(fleet.status().joined_clusters, Some(vec!["a1".to_owned()]));
+}
+
+/// While it can't be told which clusters the placement chooses, one without a binding is waited for, nothing is
+/// removed, and a strict run goes on.
+#[test]
+fn nothing_is_concluded_from_what_is_not_known() {
+    let mut fleet = Fleet::new(&[("a", 2, json!({"maxConcurrency": 2}))]);
+    fleet.spec(&json!({"membershipChanges": "Fail"}));
+    fleet.join("x", "none");
+    fleet.unselect("x");
+    let mut fleet = fleet.begun();
+    fleet.is_settled = false;
+    let known = std::mem::take(&mut fleet.selected);
+    fleet.bindings.retain(|b| b.spec.target_cluster != "a2");
+    assert_eq!(fleet.pass(), ["b-a1"]);
+    fleet.works(&["a1"]);
+    assert!(fleet.pass().is_empty());
+    fleet.is_settled = true;
+    fleet.selected = known;
+    fleet.bind("a2", "");
+    assert_eq!(fleet.pass(), ["b-a2"]);
+    fleet.works(&["a2"]);
+    assert_eq!(fleet.pass(), ["-b-x"]);
+}
+
+/// A hub that has just started is not connected to its members yet: that says nothing of them.
+#[test]
+fn a_cluster_that_is_not_heard_of_yet_is_not_judged() {
+    let threshold = json!({"failureThreshold": {"maxFailures": 0}});
+    let mut fleet = Fleet::new(&[("a", 1, threshold)]).begun();
+    fleet.pass();
+    fleet.binding("a1").unheard = true;
+    fleet.binding("a1").readiness = Readiness::InProgress;
+    let before = fleet.status().clone();
+    fleet.later(290);
+    fleet.pass();
+    assert_eq!(fleet.status(), &before);
+    fleet.works(&["a1"]);
+    fleet.binding("a1").unheard = false;
+    fleet.pass();
+    assert_eq!(fleet.says(Succeeded), "True UpdateRunSucceeded");
 }

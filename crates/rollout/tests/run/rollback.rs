@@ -352,6 +352,7 @@ fn nothing_was_moved() {
     fleet.binding("a1").spec.resource_snapshot_name = NEW.into();
     fleet.fails("a1", "x");
     fleet.pass();
+    fleet.later(65);
     assert!(fleet.pass().is_empty());
     assert_eq!(fleet.says(RolledBack), "True UpdateRunRolledBack");
 }
