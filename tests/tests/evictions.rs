@@ -1,8 +1,10 @@
 //! Evictions, disruption budgets and drains on a real fleet.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+use std::path::{Path, PathBuf};
+
 use windlass_tests::pages::{commands, run};
-use windlass_tests::{Fleet, condition, eventually};
+use windlass_tests::{Fleet, condition, eventually, root};
 
 const MEMBERS: [&str; 3] = ["member-1", "member-2", "member-3"];
 
@@ -338,11 +340,51 @@ fn evictions_work_under_external(fleet: &Fleet) {
 }
 
 fn drain(fleet: &Fleet, more: &[&str]) -> Result<String, String> {
-    let hub = fleet.kubeconfig("hub");
+    drain_as(fleet, &fleet.kubeconfig("hub"), more)
+}
+
+fn drain_as(fleet: &Fleet, hub: &Path, more: &[&str]) -> Result<String, String> {
     let hub = hub.to_string_lossy();
     let mut args = vec!["drain", "member-3", "--hub-kubeconfig", &*hub];
     args.extend(more);
     fleet.windlass(&args)
+}
+
+/// An account that may do what its ClusterRole says.
+const DRAINER: &str = "
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: drainer, namespace: fleet-system}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: drainer}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: fleet-drainer}
+subjects: [{kind: ServiceAccount, name: drainer, namespace: fleet-system}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: fleet-drainer}
+rules:
+- {apiGroups: [cluster.kubernetes-fleet.io], resources: [memberclusters], verbs: [get, list, update]}
+- {apiGroups: [placement.kubernetes-fleet.io], resources: [clusterresourceplacements], verbs: [get, list]}
+";
+
+/// Who may not evict does not cordon either. The account, with the rights that the page names.
+fn without_rights_nothing_is_done(fleet: &Fleet) -> PathBuf {
+    fleet.apply("hub", DRAINER);
+    let account = fleet.account("drainer");
+    let taints = || fleet.get("hub", "cluster member-3", "{.spec.taints}");
+    let error = drain_as(fleet, &account, &[]).unwrap_err();
+    for words in [
+        "nothing was done",
+        "list resourcebindings",
+        "create clusterresourceplacementevictions",
+    ] {
+        assert!(error.contains(words), "{words}: {error}");
+    }
+    assert_eq!(taints(), "");
+    let rights = root().join("docs/examples/drain-rights.yaml");
+    fleet.apply("hub", &std::fs::read_to_string(rights).unwrap());
+    account
 }
 
 fn a_drain_says_what_it_leaves_and_goes_on_where_it_stopped(fleet: &Fleet) {
@@ -357,7 +399,8 @@ fn a_drain_says_what_it_leaves_and_goes_on_where_it_stopped(fleet: &Fleet) {
             && fleet.get("member-3", "configmap c -n own", "{.metadata.name}") == "c"
     });
     fleet.apply("hub", &budget("web", "{maxUnavailable: 0}"));
-    let error = drain(fleet, &["--timeout", "3s"]).unwrap_err();
+    let account = without_rights_nothing_is_done(fleet);
+    let error = drain_as(fleet, &account, &["--timeout", "3s"]).unwrap_err();
     for words in [
         "member-3 is cordoned",
         "all: evicted",
@@ -395,8 +438,28 @@ fn a_drain_says_what_it_leaves_and_goes_on_where_it_stopped(fleet: &Fleet) {
         "fixed"
     );
     fleet.kubectl("hub", "delete crp tolerant");
-    let text = drain(fleet, &["--ignore-fixed", "--ignore-namespaced"]).unwrap();
-    assert!(text.contains("ResourcePlacement own/rp"), "{text}");
+    let external = app(
+        "later",
+        "{placementType: PickAll, tolerations: [{operator: Exists}]}",
+    );
+    fleet.apply(
+        "hub",
+        &(external.trim_end().to_owned() + "\n  strategy: {type: External}\n"),
+    );
+    eventually("it is scheduled", || {
+        let bindings = "crb -l kubernetes-fleet.io/parent-CRP=later";
+        fleet
+            .get("hub", bindings, "{.items[*].spec.targetCluster}")
+            .contains("member-3")
+    });
+    let text = drain_as(fleet, &account, &["--ignore-fixed", "--ignore-namespaced"]).unwrap();
+    for words in [
+        "ResourcePlacement own/rp",
+        "ClusterResourcePlacement later: is to be on member-3, but nothing of it is there",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    fleet.kubectl("hub", "delete crp later");
     let (hub, name) = (fleet.kubeconfig("hub"), "member-3");
     let hub = hub.to_string_lossy();
     fleet

@@ -87,7 +87,7 @@ fn before(fleet: &Fleet, command: &str) {
             asked(fleet, "web-1");
             assert_eq!(replicas(fleet), "3 - -");
         }
-        "windlass run approve web-2" => {
+        patch if patch.contains("patch careq web-2-before-prod") => {
             asked(fleet, "web-2");
             assert_eq!(replicas(fleet), "4 3 3");
         }

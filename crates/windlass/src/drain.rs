@@ -1,6 +1,7 @@
 //! `windlass drain`: nothing new comes to a cluster, and what is there goes within the disruption budgets.
 //! The hub does the work; this asks for it, and tells how it goes and what stays.
 
+mod rights;
 mod survey;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,11 +26,14 @@ use windlass_status::digest::Digest;
 
 use self::survey::{Item, Stays, Survey};
 use crate::cli::{self, Failure, say, words};
+use crate::table::line;
 
 /// How we appear in managedFields.
 const FIELD_MANAGER: &str = "windlass-drain";
-/// How often one looks at what the hub has said.
+/// How often one looks at what the hub has said, at first and after news.
 const PERIOD: Duration = Duration::from_millis(500);
+/// How often while nothing happens.
+const LONGEST_PERIOD: Duration = Duration::from_secs(5);
 /// How often an eviction of one binding is made anew after one that has failed.
 const TRIES: u32 = 20;
 
@@ -38,13 +42,13 @@ pub struct Args {
     /// Name of the cluster.
     name: String,
     /// Kubeconfig of the hub.
-    #[arg(long, env = "WINDLASS_HUB_KUBECONFIG")]
+    #[arg(long, alias = "kubeconfig", env = "WINDLASS_HUB_KUBECONFIG")]
     hub_kubeconfig: PathBuf,
     /// Succeed though placements stay that name their clusters (PickFixed).
-    #[arg(long, env = "WINDLASS_IGNORE_FIXED")]
+    #[arg(long)]
     ignore_fixed: bool,
     /// Succeed though ResourcePlacements stay: there are no evictions from them.
-    #[arg(long, env = "WINDLASS_IGNORE_NAMESPACED")]
+    #[arg(long)]
     ignore_namespaced: bool,
     /// How long to wait: 120, 120s or 2m. What is not done by then goes on; run this again to follow it.
     #[arg(long, env = "WINDLASS_TIMEOUT", default_value = "10m", value_parser = cli::seconds)]
@@ -53,16 +57,28 @@ pub struct Args {
 
 pub async fn run(args: Args) -> Result<(), Failure> {
     let hub = cli::hub(&args.hub_kubeconfig, FIELD_MANAGER).await?;
-    cordon(&hub, &args.name).await?;
-    let evictions = watch(&hub).await?;
+    let until = clock::monotonic() + args.timeout;
+    let missing = rights::missing(&hub).await;
+    if !missing.is_empty() {
+        return Err(format!(
+            "nothing was done, for rights on the hub are missing: {} (docs/examples/drain-rights.yaml has all that \
+             a drain needs)",
+            missing.join(", ")
+        )
+        .into());
+    }
+    let evictions = watch(&hub, until).await?;
     let drain = Drain {
         hub,
         evictions,
         cluster: args.name.clone(),
-        until: clock::monotonic() + args.timeout,
+        until,
         args,
     };
-    let result = drain.run().await;
+    let result = match cordon(&drain.hub, &drain.cluster).await {
+        Ok(()) => drain.run().await,
+        refused => refused,
+    };
     drain.evictions.stop();
     result
 }
@@ -101,7 +117,7 @@ async fn cordon(hub: &Writer, name: &str) -> Result<(), Failure> {
 }
 
 /// The evictions, as they change.
-async fn watch(hub: &Writer) -> Result<Cache<Eviction>, Failure> {
+async fn watch(hub: &Writer, until: Instant) -> Result<Cache<Eviction>, Failure> {
     let api: Api<Eviction> = Api::all(hub.client().clone());
     let cache = Cache::start(
         "drain",
@@ -111,8 +127,11 @@ async fn watch(hub: &Writer) -> Result<Cache<Eviction>, Failure> {
     );
     while !cache.is_synced() {
         match cache.failure() {
-            Some(error) if !error.is_outage() => {
+            Some(error) if !error.is_outage() || clock::monotonic() >= until => {
                 return Err(words("watching evictions", &error));
+            }
+            None if clock::monotonic() >= until => {
+                return Err("watching evictions: no answer in time".into());
             }
             _ => clock::sleep(PERIOD / 10).await,
         }
@@ -169,9 +188,29 @@ impl Drain {
     }
 
     async fn survey(&self) -> Result<Survey, Failure> {
-        survey::look(&self.hub, &self.cluster, &taint())
-            .await
-            .map_err(|error| words("looking at what is placed there", &error))
+        let taint = taint();
+        let look = || survey::look(&self.hub, &self.cluster, &taint);
+        self.insist("looking at what is placed there", look).await
+    }
+
+    /// Does something that the API server may be away for, as long as there is time.
+    async fn insist<T, F>(&self, doing: &str, mut act: impl FnMut() -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, ApiError>>,
+    {
+        loop {
+            match tokio::time::timeout_at(self.until, act()).await {
+                Ok(Ok(done)) => return Ok(done),
+                Ok(Err(ApiError::Transient { .. })) if clock::monotonic() < self.until => {
+                    clock::sleep(PERIOD).await;
+                }
+                Ok(Err(error)) => return Err(words(doing, &error)),
+                Err(_) => {
+                    let limit = self.args.timeout.as_secs();
+                    return Err(format!("{doing} was not done within {limit} s").into());
+                }
+            }
+        }
     }
 
     /// Has the items evicted, and waits for that. Those that nothing comes of.
@@ -183,10 +222,13 @@ impl Drain {
                     item.placement, self.cluster
                 ));
             }
-            self.ask(item).await?;
+            let doing = format!("evicting {}", item.placement);
+            self.insist(&doing, || self.ask(item)).await?;
         }
         let mut told: BTreeMap<&str, Step> = BTreeMap::new();
+        let mut pause = PERIOD;
         loop {
+            let mut is_news = false;
             for item in items {
                 if matches!(
                     told.get(item.placement.as_str()),
@@ -206,6 +248,7 @@ impl Drain {
                         say(&format!("{}: {}", item.placement, in_words(&step)));
                     }
                     told.insert(&item.placement, step);
+                    is_news = true;
                 }
             }
             let over = |item: &&Item| {
@@ -221,7 +264,12 @@ impl Drain {
             if clock::monotonic() >= self.until {
                 return Err(self.out_of_time(&left, &told));
             }
-            clock::sleep(PERIOD).await;
+            pause = if is_news {
+                PERIOD
+            } else {
+                (pause * 2).min(LONGEST_PERIOD)
+            };
+            clock::sleep_until(self.until.min(clock::monotonic() + pause)).await;
         }
         let failed = |item: &Item| match told.get(item.placement.as_str()) {
             Some(Step::Failed(why)) => Some(Stays::failed(&item.placement, why)),
@@ -232,8 +280,7 @@ impl Drain {
 
     /// Sees to it that there is an eviction of an item that is not over, or has done its work: one that an
     /// earlier run has made, or a new one.
-    async fn ask(&self, item: &Item) -> Result<(), Failure> {
-        let refused = |error: &ApiError| words(&format!("evicting {}", item.placement), error);
+    async fn ask(&self, item: &Item) -> Result<(), ApiError> {
         for name in names_of(item, &self.cluster) {
             let known = match self.evictions.get(&ObjectKey::cluster(&name)) {
                 Some(known) => known,
@@ -243,14 +290,13 @@ impl Drain {
                         return Ok(());
                     }
                     Err(ApiError::AlreadyExists(_)) => {
-                        let live = self.hub.get::<Eviction>(None, &name).await;
-                        let Some(live) = live.map_err(|error| refused(&error))? else {
+                        let Some(live) = self.hub.get::<Eviction>(None, &name).await? else {
                             continue;
                         };
                         self.evictions.observe(live.clone());
                         live.into()
                     }
-                    Err(error) => return Err(refused(&error)),
+                    Err(error) => return Err(error),
                 },
             };
             if !has_failed(&known) {
@@ -386,14 +432,14 @@ fn trouble(binding: &Binding) -> Option<&str> {
 }
 
 fn in_words(step: &Step) -> String {
-    match step {
+    line(&match step {
         Step::Asked => "its eviction is not decided yet; is the hub running?".to_owned(),
         Step::Waits(why) => format!("waits: {why}"),
         Step::Goes(None) => "evicted, and is being removed".to_owned(),
         Step::Goes(Some(trouble)) => format!("evicted; {trouble}"),
         Step::Gone => "gone".to_owned(),
         Step::Failed(why) => format!("stays: {why}"),
-    }
+    })
 }
 
 #[cfg(test)]

@@ -6,12 +6,14 @@ use kube::api::{ListParams, PartialObjectMeta};
 use kube::core::ApiResource;
 use kube::{Api, Resource, ResourceExt};
 use windlass_api::binding::BindingState;
+use windlass_api::conditions::RunCondition;
 use windlass_api::placement::RolloutStrategyType;
 use windlass_api::run::{RunState, UpdateRunSpec};
 use windlass_api::scoped::{Binding, Placement, Scope, Snapshot, UpdateRun, UpdateStrategy};
 use windlass_api::{labels, names};
 use windlass_cluster::{ApiError, ObjectKey, Writer};
 use windlass_hub::scoped::{Scoped, api_in};
+use windlass_status::conditions::find;
 use windlass_status::digest::Digest;
 
 use crate::cli::{Failure, say, words};
@@ -30,11 +32,12 @@ pub struct Args {
     placement: String,
     #[command(flatten)]
     at: At,
-    /// Index of the resource snapshot to go back to; without it, the newest one below what the clusters run.
-    #[arg(long, env = "WINDLASS_TO")]
+    /// Index of the resource snapshot to go back to; without it, the newest one below what the clusters run
+    /// that a run has brought to a cluster before.
+    #[arg(long)]
     to: Option<u64>,
     /// The strategy that says in which stages; without it, that of the placement's newest run.
-    #[arg(long, env = "WINDLASS_STRATEGY")]
+    #[arg(long)]
     strategy: Option<String>,
 }
 
@@ -45,7 +48,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let runs = runs(&hub, &args).await?;
     let indexes = indexes(&hub, &args).await?;
     let running = running(&hub, &args).await?;
-    let index = target(&args.placement, args.to, &indexes, &running)?;
+    let ran = ran(&args.placement, &runs, &running);
+    let index = target(&args.placement, args.to, &indexes, &running, &ran)?;
     let flags = args.at.flags();
     let follow = |name: &str| format!("To follow it: windlass run watch {name}{flags}");
     if let Some(same) = runs.iter().find(|run| goes_to(run, index)) {
@@ -66,7 +70,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             resource_snapshot_index: Some(index.to_string()),
             staged_rollout_strategy_name: strategy.clone(),
             state: Some(RunState::Run),
-            ..UpdateRunSpec::default()
+            ..like_the_last(&runs)
         },
     )
     .within(&args.at.namespace);
@@ -189,6 +193,41 @@ async fn running(hub: &Writer, args: &Args) -> Result<BTreeSet<u64>, Failure> {
         .collect())
 }
 
+/// Indexes that are known to have run on a cluster: by what clusters are to run, and by what runs say that they
+/// have begun with, and that clusters had before.
+fn ran(placement: &str, runs: &[UpdateRun], running: &BTreeSet<u64>) -> BTreeSet<u64> {
+    let mut ran = running.clone();
+    for status in runs.iter().filter_map(|run| run.status.as_ref()) {
+        let stages = status.stages_status.iter().flatten();
+        let clusters: Vec<_> = stages.flat_map(|stage| &stage.clusters).collect();
+        let had = clusters
+            .iter()
+            .filter_map(|cluster| cluster.previous.as_ref());
+        let had = had.filter_map(|had| had.resource_snapshot_name.as_deref());
+        ran.extend(had.filter_map(|had| index_of(placement, had)));
+        let has_begun = clusters.iter().any(|cluster| {
+            let conditions = cluster.conditions.as_deref().unwrap_or_default();
+            find(conditions, RunCondition::Started.as_str()).is_some_and(|c| c.status == "True")
+        });
+        let used = status.resource_snapshot_index_used.as_deref();
+        ran.extend(
+            used.filter(|_| has_begun)
+                .and_then(|used| used.parse::<u64>().ok()),
+        );
+    }
+    ran
+}
+
+/// What the newest run says of failures and of clusters that come and go.
+fn like_the_last(runs: &[UpdateRun]) -> UpdateRunSpec {
+    let last = runs.last().map(|run| run.spec.clone()).unwrap_or_default();
+    UpdateRunSpec {
+        failure_threshold: last.failure_threshold,
+        membership_changes: last.membership_changes,
+        ..UpdateRunSpec::default()
+    }
+}
+
 /// The index in the name of a snapshot.
 fn index_of(placement: &str, snapshot: &str) -> Option<u64> {
     let rest = snapshot.strip_prefix(placement)?.strip_prefix('-')?;
@@ -202,6 +241,7 @@ fn target(
     to: Option<u64>,
     indexes: &BTreeSet<u64>,
     running: &BTreeSet<u64>,
+    ran: &BTreeSet<u64>,
 ) -> Result<u64, Failure> {
     let listed = || {
         let all: Vec<String> = indexes.iter().map(u64::to_string).collect();
@@ -217,10 +257,12 @@ fn target(
         .into());
     };
     let Some(to) = to else {
-        let earlier = indexes.range(..newest).next_back().copied();
+        let earlier = |index: &&u64| ran.contains(*index);
+        let earlier = indexes.range(..newest).rev().find(earlier).copied();
         return earlier.ok_or_else(|| {
             format!(
-                "there is no earlier version of placement {placement} than index {newest}, which its clusters run; {}",
+                "no earlier version of placement {placement} than index {newest}, which its clusters run, is known \
+                 to have run on a cluster; name one with --to; {}",
                 listed()
             )
             .into()
@@ -340,44 +382,90 @@ mod tests {
             Option<u64>,
             &'static [u64],
             &'static [u64],
+            &'static [u64],
             Result<u64, &'static str>,
         );
-        let rows: [Row; 9] = [
-            (None, &[1, 2, 3], &[3], Ok(2)),
-            (None, &[1, 3, 5], &[5], Ok(3)),
+        // What is asked for, what is there, what the clusters run, what is known to have run.
+        let rows: [Row; 10] = [
+            (None, &[1, 2, 3], &[3], &[1, 2, 3], Ok(2)),
+            (None, &[1, 3, 5], &[5], &[3, 5], Ok(3)),
+            // 4 was applied and mended before any run: nobody wants it back.
+            (None, &[3, 4, 5], &[5], &[3, 5], Ok(3)),
             // A rollout that is half done goes back to where it came from.
-            (None, &[1, 2, 3], &[2, 3], Ok(2)),
+            (None, &[1, 2, 3], &[2, 3], &[2, 3], Ok(2)),
             (
                 None,
-                &[3, 4],
+                &[2, 3, 4],
                 &[3],
-                Err("no earlier version of placement web than index 3"),
+                &[3],
+                Err("is known to have run on a cluster; name one with --to; there are: 2, 3, 4"),
             ),
             (
                 None,
                 &[0, 1],
                 &[],
+                &[],
                 Err("nothing of placement web has been brought"),
             ),
-            (Some(1), &[1, 2, 3], &[3], Ok(1)),
+            (Some(1), &[1, 2, 3], &[3], &[3], Ok(1)),
             (
                 Some(7),
                 &[1, 3],
                 &[3],
+                &[3],
                 Err("no resource snapshot of index 7; there are: 1, 3"),
             ),
-            (Some(3), &[1, 3], &[3], Err("run index 3 already")),
-            (Some(2), &[1, 2, 3], &[2, 3], Ok(2)),
+            (Some(3), &[1, 3], &[3], &[3], Err("run index 3 already")),
+            (Some(2), &[1, 2, 3], &[2, 3], &[2, 3], Ok(2)),
         ];
-        for (to, there, running, expected) in rows {
+        for (to, there, running, ran, expected) in rows {
             let set = |list: &[u64]| list.iter().copied().collect();
-            let found = target("web", to, &set(there), &set(running));
+            let found = target("web", to, &set(there), &set(running), &set(ran));
             let found = found.map_err(|error| error.to_string());
             match expected {
                 Ok(index) => assert_eq!(found, Ok(index)),
                 Err(text) => assert!(found.as_ref().is_err_and(|e| e.contains(text)), "{found:?}"),
             }
         }
+    }
+
+    #[test]
+    fn what_has_run_is_what_runs_have_begun_with_and_clusters_had() {
+        let run = |used: &str, started: bool, had: Option<&str>| -> UpdateRun {
+            let mut run = run_of(None, "Run", used);
+            let status = if started { "True" } else { "False" };
+            run.status = serde_json::from_value(json!({
+                "resourceSnapshotIndexUsed": used,
+                "stagesStatus": [{ "stageName": "a", "clusters": [{
+                    "clusterName": "east",
+                    "previous": had.map(|name| json!({ "resourceSnapshotName": name })),
+                    "conditions": [{ "type": "Started", "status": status, "reason": "R", "message": "",
+                                     "lastTransitionTime": "2026-01-01T00:00:00Z" }],
+                }] }],
+            }))
+            .unwrap();
+            run
+        };
+        let runs = [
+            run("3", true, Some("web-1-snapshot")),
+            run("4", false, None),
+            run("5", true, Some("other-2-snapshot")),
+            run_of(Some("6"), "Initialize", "new"),
+        ];
+        assert_eq!(ran("web", &runs, &[7].into()), [1, 3, 5, 7].into());
+    }
+
+    #[test]
+    fn failures_and_membership_are_treated_as_in_the_last_run() {
+        let mut runs = [run_of(None, "Run", "a"), run_of(None, "Run", "b")];
+        assert_eq!(like_the_last(&[]), UpdateRunSpec::default());
+        runs[1].spec.failure_threshold =
+            serde_json::from_value(json!({ "maxFailures": 1, "onExceeded": "Stop" })).unwrap();
+        runs[1].spec.membership_changes = serde_json::from_value(json!("Fail")).unwrap();
+        let like = like_the_last(&runs);
+        assert_eq!(like.failure_threshold, runs[1].spec.failure_threshold);
+        assert_eq!(like.membership_changes, runs[1].spec.membership_changes);
+        assert_eq!(like.state, None, "nothing else");
     }
 
     #[test]

@@ -86,8 +86,8 @@ pub struct At {
         hide_default_value = true
     )]
     pub namespace: String,
-    /// Kubeconfig of the hub; without it, the one that kubectl uses.
-    #[arg(long, env = "WINDLASS_KUBECONFIG")]
+    /// Kubeconfig of the hub; without it, the one that kubectl uses (of several the first).
+    #[arg(long, alias = "hub-kubeconfig", env = "WINDLASS_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
 }
 
@@ -142,8 +142,9 @@ impl Which {
             .get_opt(&self.run)
             .await
             .map_err(ApiError::from_kube)
-            .map_err(|error| words("reading the run", &error))?;
-        run.ok_or_else(|| format!("there is no {}", text_of(&self.key())).into())
+            .map_err(|error| refused("reading the run", &error, &self.at.namespace))?;
+        let hint = hint(&self.at.namespace);
+        run.ok_or_else(|| format!("there is no {}{hint}", text_of(&self.key())).into())
     }
 }
 
@@ -195,7 +196,7 @@ pub async fn runs(hub: &Writer, namespace: &str) -> Result<Vec<UpdateRun>, Failu
         _ => &[Scope::Namespaced],
     };
     let mut all = Vec::new();
-    let mut refused = Vec::new();
+    let mut denied = Vec::new();
     for scope in scopes {
         let api: Api<UpdateRun> = match namespace {
             "" => Api::all_with(hub.client().clone(), scope),
@@ -204,7 +205,7 @@ pub async fn runs(hub: &Writer, namespace: &str) -> Result<Vec<UpdateRun>, Failu
         let list = api.list(&ListParams::default()).await;
         match list.map_err(ApiError::from_kube) {
             Ok(list) => all.extend(list.items),
-            Err(error @ ApiError::Rejected(_)) => refused.push(error),
+            Err(error @ ApiError::Rejected(_)) => denied.push(error),
             Err(ApiError::NotFound(_)) => {
                 return Err("this API server does not know update runs; run: \
                      windlass crds | kubectl apply --server-side -f -"
@@ -213,14 +214,33 @@ pub async fn runs(hub: &Writer, namespace: &str) -> Result<Vec<UpdateRun>, Failu
             Err(error) => return Err(words("reading the runs", &error)),
         }
     }
-    match refused.first() {
-        Some(error) if refused.len() == scopes.len() => Err(words("reading the runs", error)),
+    match denied.first() {
+        Some(error) if denied.len() == scopes.len() => {
+            Err(refused("reading the runs", error, namespace))
+        }
         // Not in the output, which may be read by a program.
         Some(error) => {
             eprintln!("windlass: not all runs are shown: {}", error.message());
             Ok(sorted(all))
         }
         None => Ok(sorted(all)),
+    }
+}
+
+/// What may be missing where no namespace was given.
+fn hint(namespace: &str) -> &'static str {
+    match namespace {
+        "" => " (for a StagedUpdateRun give -n NAMESPACE)",
+        _ => "",
+    }
+}
+
+/// What failed, and why; who has rights in a namespace only is told how to use them.
+fn refused(doing: &str, error: &ApiError, namespace: &str) -> Failure {
+    let why = words(doing, error);
+    match error {
+        ApiError::Rejected(_) => format!("{why}{}", hint(namespace)).into(),
+        _ => why,
     }
 }
 

@@ -17,7 +17,7 @@ pub struct Args {
     /// Name of the cluster.
     name: String,
     /// Kubeconfig of the hub.
-    #[arg(long, env = "WINDLASS_HUB_KUBECONFIG")]
+    #[arg(long, alias = "kubeconfig", env = "WINDLASS_HUB_KUBECONFIG")]
     hub_kubeconfig: PathBuf,
 }
 
@@ -45,10 +45,17 @@ pub async fn run(args: Args) -> Result<(), Failure> {
          placements that are on every cluster or want more clusters than they have"
     ));
     let api: Api<Eviction> = Api::all(hub.client().clone());
-    let all = api
-        .list(&ListParams::default())
-        .await
-        .map_err(|error| words("listing evictions", &ApiError::from_kube(error)))?;
+    let all = match api.list(&ListParams::default()).await {
+        Ok(all) => all,
+        // The taint is off, and that was what was asked for.
+        Err(error) => {
+            let why = words("listing evictions", &ApiError::from_kube(error));
+            say(&format!(
+                "Whether evictions from it still wait is not known: {why}"
+            ));
+            return Ok(());
+        }
+    };
     let waiting: Vec<String> = all
         .iter()
         .filter(|eviction| eviction.spec.cluster_name == *name && !is_over(eviction))

@@ -2,15 +2,19 @@
 
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
+use windlass_api::binding::BindingState;
 use windlass_api::labels;
 use windlass_api::member::Taint;
-use windlass_api::placement::{ClusterResourcePlacement, PlacementPolicy, PlacementType};
+use windlass_api::placement::{
+    ClusterResourcePlacement, PlacementPolicy, PlacementType, RolloutStrategy, RolloutStrategyType,
+};
 use windlass_api::scoped::{Binding, Scope};
 use windlass_cluster::{ApiError, Writer};
 use windlass_scheduler::tolerates;
 use windlass_status::defaults::placement_type;
 
 use super::Args;
+use crate::table::line;
 
 /// Bindings that are read at once.
 const PAGE: u32 = 500;
@@ -56,6 +60,8 @@ enum Why {
     EverywhereAnyhow,
     /// It was evicted, and has come back.
     Back,
+    /// Nothing of it is there, for only a run would bring it.
+    NotThere,
     /// Nothing came of its eviction.
     Failed(String),
 }
@@ -83,6 +89,7 @@ impl Stays {
         match self.why {
             Why::Fixed => args.ignore_fixed,
             Why::Namespaced => args.ignore_namespaced,
+            Why::NotThere => true,
             Why::EverywhereAnyhow | Why::Back | Why::Failed(_) => false,
         }
     }
@@ -106,7 +113,11 @@ impl Stays {
                 "was evicted and is there again, for it tolerates the taint; exclude {cluster} by its \
                  spec.policy.affinity"
             ),
-            Why::Failed(why) => why.clone(),
+            Why::NotThere => format!(
+                "is to be on {cluster}, but nothing of it is there: an update run would bring it; to keep it off, \
+                 exclude {cluster} by its spec.policy"
+            ),
+            Why::Failed(why) => line(why),
         };
         format!("{}: {why}", self.what)
     }
@@ -121,6 +132,11 @@ pub async fn look(hub: &Writer, cluster: &str, taint: &Taint) -> Result<Survey, 
             .get::<ClusterResourcePlacement>(None, &name)
             .await?
             .filter(|placement| placement.metadata.deletion_timestamp.is_none());
+        let strategy = placement.as_ref().and_then(|p| p.spec.strategy.as_ref());
+        if waits_for_a_run(&binding, strategy) {
+            survey.stays.push(Stays::of(&name, Why::NotThere));
+            continue;
+        }
         let policy = placement.map(|placement| placement.spec.policy);
         match sort(&binding, policy.as_ref().map(Option::as_ref), taint) {
             Ok(item) => survey.items.push(item),
@@ -141,6 +157,15 @@ pub async fn look(hub: &Writer, cluster: &str, taint: &Taint) -> Result<Survey, 
     survey.items.sort_by(|a, b| a.placement.cmp(&b.placement));
     survey.stays.sort_by(|a, b| a.what.cmp(&b.what));
     Ok(survey)
+}
+
+/// Whether nothing is there before a run brings it: an eviction would wait for that run.
+fn waits_for_a_run(binding: &Binding, strategy: Option<&RolloutStrategy>) -> bool {
+    let external = Some(RolloutStrategyType::External);
+    binding.spec.state == BindingState::Scheduled
+        && binding.spec.resource_snapshot_name.is_empty()
+        && binding.metadata.deletion_timestamp.is_none()
+        && strategy.is_some_and(|strategy| strategy.type_ == external)
 }
 
 /// What is done about a binding. `policy`: that of its placement, if that stays.
@@ -245,12 +270,33 @@ mod tests {
     }
 
     #[test]
+    fn what_only_a_run_would_bring_is_not_evicted() {
+        for (state, snapshot, strategy, expected) in [
+            ("Scheduled", "", "External", true),
+            ("Scheduled", "", "RollingUpdate", false),
+            ("Bound", "web-0-snapshot", "External", false),
+            ("Scheduled", "web-0-snapshot", "External", false),
+        ] {
+            let mut binding = binding(false);
+            binding.spec.state = serde_json::from_value(json!(state)).unwrap();
+            binding.spec.resource_snapshot_name = snapshot.to_owned();
+            let strategy = serde_json::from_value(json!({ "type": strategy })).unwrap();
+            assert_eq!(
+                waits_for_a_run(&binding, Some(&strategy)),
+                expected,
+                "{state} {snapshot}"
+            );
+        }
+    }
+
+    #[test]
     fn whoever_stays_is_told_what_to_do() {
         for why in [
             Why::Fixed,
             Why::Namespaced,
             Why::EverywhereAnyhow,
             Why::Back,
+            Why::NotThere,
         ] {
             let text = Stays::of("web", why).in_words("east");
             assert!(text.contains("web") && text.contains("east"), "{text}");

@@ -15,6 +15,7 @@ use windlass_status::conditions;
 use super::view::{self, Phase, TaskState, View};
 use super::{FIELD_MANAGER, Which, is_under_way, text_of};
 use crate::cli::{self, Failure, say, words};
+use crate::table::line;
 
 /// How often a change is tried again that met somebody else's.
 const TRIES: usize = 5;
@@ -56,7 +57,7 @@ fn stopping(run: &UpdateRun) -> Result<Step, Failure> {
         RunState::Run => Ok(Step::To(RunState::Stop)),
         RunState::Stop => Ok(Step::Nothing(match view.state {
             Phase::Stopped => format!("{name} is stopped already"),
-            _ => format!("{name} is being stopped already: {}", view.message),
+            _ => format!("{name} is being stopped already: {}", line(&view.message)),
         })),
         RunState::Initialize => Err(format!(
             "{name} has not been started, so there is nothing to stop; to be rid of it, delete it"
@@ -72,13 +73,14 @@ pub async fn resume(of: &Which) -> Result<(), Failure> {
     match resuming(&run)? {
         Step::Nothing(why) => say(&why),
         Step::To(state) => {
-            for other in others(&hub, &run).await {
+            let others = others(&hub, &run).await;
+            set_state(&hub, &run, state).await?;
+            for other in others {
                 say(&format!(
                     "{other} of the same placement is under way: it ends, for {} takes over from it",
                     of.run
                 ));
             }
-            set_state(&hub, &run, state).await?;
             let did = match run.spec.state.unwrap_or_default() {
                 RunState::Stop => "goes on",
                 _ => "starts",
@@ -129,7 +131,7 @@ async fn others(hub: &Writer, run: &UpdateRun) -> Vec<String> {
 fn over(view: &View, so: &str) -> String {
     let message = match view.message.as_str() {
         "" => String::new(),
-        message => format!(" ({message})"),
+        message => format!(" ({})", line(message)),
     };
     format!("{} is over: {}{message}; {so}", view.run, view.state.text())
 }
@@ -193,6 +195,13 @@ pub async fn approve(of: &Which, stage: Option<&str>) -> Result<(), Failure> {
                 let by = answer.data.pointer("/status/approvedBy");
                 let by = by.and_then(Value::as_str);
                 say(&approved(&stage, &request, by));
+                if view.state == Phase::Stopped {
+                    let flags = of.at.flags();
+                    say(&format!(
+                        "The run is stopped: that counts once it goes on (windlass run resume {}{flags})",
+                        of.run
+                    ));
+                }
                 return Ok(());
             }
             Err(ApiError::Conflict(_)) => {}
@@ -205,7 +214,7 @@ pub async fn approve(of: &Which, stage: Option<&str>) -> Result<(), Failure> {
 fn approved(stage: &str, request: &str, by: Option<&str>) -> String {
     let by = by.map_or_else(
         || "; by whom is not recorded by this API server".to_owned(),
-        |by| format!(" by {by}"),
+        |by| format!(" by {}", line(by)),
     );
     format!("{request} is approved{by} (stage {stage})")
 }
@@ -252,7 +261,7 @@ fn asked(view: &View, stage: Option<&str>, flags: &str) -> Result<Asked, Failure
                 if view.message.is_empty() {
                     String::new()
                 } else {
-                    format!(" ({})", view.message)
+                    format!(" ({})", line(&view.message))
                 }
             )
             .into()),
@@ -311,7 +320,7 @@ fn not_pending(view: &View, stage: &str) -> Result<Asked, Failure> {
         )
         .into()),
         None => {
-            let messages: Vec<&str> = approvals.map(|task| task.message.as_str()).collect();
+            let messages: Vec<String> = approvals.map(|task| line(&task.message)).collect();
             Ok(Asked::Already(format!(
                 "stage {stage} is approved already: {}",
                 messages.join("; ")
@@ -356,10 +365,19 @@ fn approval(live: &ApprovalRequest, now: jiff::Timestamp) -> Option<Value> {
         }
         (Some(_), _) => json!({ "op": "add", "path": "/status/conditions", "value": conditions }),
     };
-    Some(json!([
-        { "op": "test", "path": "/metadata/resourceVersion", "value": live.metadata.resource_version },
+    let mut patch = vec![
+        json!({ "op": "test", "path": "/metadata/resourceVersion", "value": live.metadata.resource_version }),
         value,
-    ]))
+    ];
+    // One that was withdrawn may have left it.
+    if live
+        .status
+        .as_ref()
+        .is_some_and(|status| status.approved_by.is_some())
+    {
+        patch.push(json!({ "op": "remove", "path": "/status/approvedBy" }));
+    }
+    Some(Value::Array(patch))
 }
 
 #[cfg(test)]
@@ -466,5 +484,16 @@ mod tests {
             approved.status = serde_json::from_value(json!({ "conditions": [condition] })).unwrap();
             assert_eq!(approval(&approved, now), None);
         }
+    }
+
+    #[test]
+    fn a_name_that_an_approval_has_left_goes() {
+        let now = "2026-01-01T00:05:00Z".parse().unwrap();
+        let mut left = request();
+        left.status = serde_json::from_value(json!({ "approvedBy": "ann" })).unwrap();
+        let patch = approval(&left, now).unwrap();
+        let removed = json!({ "op": "remove", "path": "/status/approvedBy" });
+        assert_eq!(patch.pointer("/2"), Some(&removed));
+        assert_eq!(approval(&request(), now).unwrap().pointer("/2"), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use windlass_api::scoped::{ApprovalRequest, UpdateRun};
+use windlass_cluster::ApiError;
 
 use super::{is_under_way, text, view};
 
@@ -300,5 +301,23 @@ fn programs_see_what_people_see() {
         ("/stages/0/clusters/1/state", json!("Failed")),
     ] {
         assert_eq!(told.pointer(pointer), Some(&expected), "{pointer}");
+    }
+}
+
+#[test]
+fn who_may_look_in_a_namespace_only_is_told_to_name_it() {
+    let rejected = ApiError::Rejected("forbidden at the cluster scope".into());
+    let outage = ApiError::transient("away");
+    for (error, namespace, expected) in [
+        (&rejected, "", true),
+        (&rejected, "shop", false),
+        (&outage, "", false),
+    ] {
+        let text = super::refused("reading the runs", error, namespace).to_string();
+        assert_eq!(
+            text.ends_with("(for a StagedUpdateRun give -n NAMESPACE)"),
+            expected,
+            "{text}"
+        );
     }
 }

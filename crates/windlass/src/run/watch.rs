@@ -12,7 +12,7 @@ use windlass_cluster::{Cache, CacheOptions, Change, ObjectKey, clock};
 
 use super::view::{self, Phase, View};
 use super::{text, text_of};
-use crate::cli::Failure;
+use crate::cli::{Failure, words};
 use crate::screen::{Output, Reader, Screen, Shown};
 use crate::table::line;
 
@@ -20,6 +20,8 @@ use crate::table::line;
 const REDRAW: Duration = Duration::from_secs(1);
 /// How long the first answer may take.
 const FIRST: Duration = Duration::from_secs(30);
+/// How often one looks for it.
+const LOOK: Duration = Duration::from_millis(50);
 /// Clusters in the table on a terminal.
 const ROWS: usize = 20;
 
@@ -62,13 +64,7 @@ async fn until_ended(
     mut news: watch::Receiver<()>,
     mut screen: Screen,
 ) -> Result<(), Failure> {
-    if tokio::time::timeout(FIRST, cache.wait_synced())
-        .await
-        .is_err()
-    {
-        let why = cache.last_error().unwrap_or_else(|| "no answer".to_owned());
-        return Err(format!("watching the run failed: {why}").into());
-    }
+    synced(cache).await?;
     loop {
         news.mark_unchanged();
         let run = cache
@@ -90,6 +86,20 @@ async fn until_ended(
         // Either there is news, or it is time to draw again.
         drop(tokio::time::timeout(pause, news.changed()).await);
     }
+}
+
+/// Waits for the first answer; a refusal is one.
+async fn synced(cache: &Cache<UpdateRun>) -> Result<(), Failure> {
+    let until = clock::monotonic() + FIRST;
+    while !cache.is_synced() {
+        match cache.failure() {
+            Some(error) if !error.is_outage() => return Err(words("watching the run", &error)),
+            _ if clock::monotonic() < until => clock::sleep(LOOK).await,
+            Some(error) => return Err(words("watching the run", &error)),
+            None => return Err("watching the run failed: no answer".into()),
+        }
+    }
+    Ok(())
 }
 
 /// What a run that has ended means for whoever waited for it.
