@@ -13,6 +13,9 @@ use super::view::RunBinding;
 /// How long a cluster may take to become available when the threshold doesn't say.
 const UNAVAILABLE_AFTER: SignedDuration = SignedDuration::from_mins(5);
 
+/// How long something has to fail before that counts.
+const SETTLES: SignedDuration = SignedDuration::from_secs(5);
+
 /// How a cluster fares with what the run brought to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judgement {
@@ -57,6 +60,10 @@ pub fn judge(
     };
     let late = counts(FailureKind::Unavailable);
     if kind != FailureKind::Unavailable && counts(kind) {
+        let settled = settled_at(binding, kind);
+        if settled > now {
+            return Judgement::Going(Some(settled));
+        }
         return Judgement::Failed(said(binding).to_owned());
     }
     if !late {
@@ -73,6 +80,16 @@ pub fn judge(
         duration::show(after),
         said(binding)
     ))
+}
+
+/// From when a failure counts. What one lost answer makes fail is tried again within a second or two, and no
+/// reason to end a run or to take a fleet back.
+fn settled_at(binding: &RunBinding<'_>, kind: FailureKind) -> Timestamp {
+    let Some(why) = binding.why.filter(|_| kind == FailureKind::ApplyFailed) else {
+        return Timestamp::MIN;
+    };
+    let since = why.last_transition_time.0;
+    since.checked_add(SETTLES).unwrap_or(Timestamp::MAX)
 }
 
 /// What its conditions say of a cluster that isn't done.

@@ -80,7 +80,8 @@ pub fn condition(type_: &str, status: Status, reason: &str, message: &str) -> Co
         reason: reason.to_owned(),
         message: message.to_owned(),
         observed_generation: None,
-        last_transition_time: Time(START),
+        // Of a while ago.
+        last_transition_time: Time(START - SignedDuration::from_secs(60)),
     }
 }
 

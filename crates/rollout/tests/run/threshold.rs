@@ -129,6 +129,31 @@ fn a_cluster_that_has_failed_with_it_before() {
     );
 }
 
+/// What fails once and not at the next try is no failure.
+#[test]
+fn a_moment_of_failure() {
+    let threshold = json!({"failureThreshold": {"maxFailures": 0}});
+    let mut fleet = Fleet::new(&[("a", 1, threshold)]).begun();
+    fleet.pass();
+    fleet.fails("a1", "no answer");
+    let now = windlass_api::Time(fleet.now);
+    fleet
+        .binding("a1")
+        .why
+        .as_mut()
+        .unwrap()
+        .last_transition_time = now;
+    assert_eq!(
+        fleet.plan().wake_at,
+        Some(fleet.now + jiff::SignedDuration::from_secs(5))
+    );
+    fleet.pass();
+    assert!(!is_over(&fleet.run));
+    fleet.later(5);
+    fleet.pass();
+    assert!(is_over(&fleet.run));
+}
+
 /// The run's threshold counts over all stages; each stage's own counts in that stage.
 #[test]
 fn of_the_run_and_of_stages() {
