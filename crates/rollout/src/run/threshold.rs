@@ -60,7 +60,7 @@ pub fn judge(
     };
     let late = counts(FailureKind::Unavailable);
     if kind != FailureKind::Unavailable && counts(kind) {
-        let settled = settled_at(binding, kind);
+        let settled = settled_at(binding, kind, since);
         if settled > now {
             return Judgement::Going(Some(settled));
         }
@@ -83,12 +83,13 @@ pub fn judge(
 }
 
 /// From when a failure counts. What one lost answer makes fail is tried again within a second or two, and no
-/// reason to end a run or to take a fleet back.
-fn settled_at(binding: &RunBinding<'_>, kind: FailureKind) -> Timestamp {
+/// reason to end a run, or a way back. What had failed with the version before has failed for long: that counts
+/// from when the cluster was begun with.
+fn settled_at(binding: &RunBinding<'_>, kind: FailureKind, begun: Timestamp) -> Timestamp {
     let Some(why) = binding.why.filter(|_| kind == FailureKind::ApplyFailed) else {
         return Timestamp::MIN;
     };
-    let since = why.last_transition_time.0;
+    let since = why.last_transition_time.0.max(begun);
     since.checked_add(SETTLES).unwrap_or(Timestamp::MAX)
 }
 

@@ -323,7 +323,7 @@ fn begin_with(
             return skip(walk, cluster, RunReason::ClusterChangedByOthers, why);
         }
         plan.moves.push(way.version(cluster).to_move(binding));
-    } else if let Judgement::Failed(_) = judge(binding, walk.threshold, now, now) {
+    } else if let Readiness::Failed(_) = binding.readiness {
         // It has failed with that already, and nothing more may be heard of it.
         plan.wake(now.checked_add(TRIED_AGAIN).unwrap_or(Timestamp::MAX));
     }

@@ -228,6 +228,8 @@ impl Fleet {
     }
 
     pub fn fails(&mut self, cluster: &str, message: &str) {
+        // For as long as it takes to count.
+        self.later(5);
         let binding = self.binding(cluster);
         binding.readiness = Readiness::Failed(Stage::Applied);
         let reason = "NotAllWorkHaveBeenApplied";

@@ -380,7 +380,7 @@ fn stuck() {
     fleet.fails("a1", "no such kind");
     fleet.unreachable("a2");
     fleet.hangs("a3", "0 of 2 replicas");
-    fleet.later(299);
+    fleet.later(294);
     fleet.pass();
     fleet.expect(Status::True, RunReason::UpdateRunProgressing);
     assert_eq!(fleet.plan().wake_at, Some(at));

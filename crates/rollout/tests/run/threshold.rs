@@ -200,7 +200,8 @@ fn what_counts_as_failed() {
     // Class, reason, seconds since it was begun with; kinds under which it has failed.
     let apply: &[&str] = &["ApplyFailed"];
     let rows: &[(Readiness, &str, i64, &[&str])] = &[
-        (Failed(Stage::Applied), other, 0, apply),
+        (Failed(Stage::Applied), other, 4, &[]),
+        (Failed(Stage::Applied), other, 5, apply),
         (Failed(Stage::Applied), other, 299, apply),
         // Whatever keeps it from being available.
         (
@@ -209,10 +210,10 @@ fn what_counts_as_failed() {
             300,
             &["ApplyFailed", "Unavailable"],
         ),
-        (Failed(Stage::Overridden), "OverriddenFailed", 0, apply),
-        (Failed(Stage::WorkSynchronized), "SyncWorkFailed", 0, apply),
-        (Undisturbed, "OverriddenFailed", 0, apply),
-        (Withheld, "SyncWorkFailed", 0, apply),
+        (Failed(Stage::Overridden), "OverriddenFailed", 5, apply),
+        (Failed(Stage::WorkSynchronized), "SyncWorkFailed", 5, apply),
+        (Undisturbed, "OverriddenFailed", 5, apply),
+        (Withheld, "SyncWorkFailed", 5, apply),
         (Failed(Stage::Available), timeout, 0, &["Timeout"]),
         (Failed(Stage::Available), timeout, 299, &["Timeout"]),
         (
