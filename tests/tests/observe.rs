@@ -103,6 +103,7 @@ fn a_fleet_seen_from_outside() {
     a_report_has_nothing_selected_again(&fleet, &metrics);
     a_change_is_followed_to_its_end(&fleet, &metrics);
     a_lost_cluster_is_news(&fleet, &metrics);
+    a_run_that_waits_is_seen(&fleet, &metrics);
     series_go_with_their_objects(&fleet, &metrics);
     the_page_lists_what_is_served(&metrics);
 }
@@ -323,6 +324,56 @@ fn series_go_with_their_objects(fleet: &Fleet, metrics: &Metrics<'_>) {
         "a removal that just goes on is no news: {:#?}",
         events(fleet)
     );
+}
+
+/// An update run that waits for somebody has series, and they go with it.
+fn a_run_that_waits_is_seen(fleet: &Fleet, metrics: &Metrics<'_>) {
+    fleet.apply(
+        "hub",
+        "
+{apiVersion: v1, kind: Namespace, metadata: {name: staged}}
+---
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ClusterResourcePlacement
+metadata: {name: staged}
+spec:
+  resourceSelectors: [{group: '', version: v1, kind: Namespace, name: staged}]
+  strategy: {type: External}
+---
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ClusterStagedUpdateStrategy
+metadata: {name: asks}
+spec: {stages: [{name: all, labelSelector: {}, beforeStageTasks: [{type: Approval}]}]}
+---
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ClusterStagedUpdateRun
+metadata: {name: waits}
+spec: {placementName: staged, stagedRolloutStrategyName: asks, state: Run}
+",
+    );
+    let run = ["placement=\"staged\"", "run=\"waits\""];
+    let [placement, name] = run;
+    eventually("the run waits, and since when", || {
+        metrics.value(
+            "windlass_update_run_state",
+            &[placement, name, "state=\"waiting\""],
+        ) == Some(1.0)
+            && metrics
+                .value("windlass_update_run_waiting_since_timestamp_seconds", &run)
+                .is_some()
+    });
+    let waiting = [placement, name, "outcome=\"waiting\""];
+    let clusters = metrics.value("windlass_update_run_clusters", &waiting);
+    assert_eq!(clusters, Some(2.0));
+    let news = "Normal UpdateRunWaiting";
+    eventually("that is news", || {
+        events(fleet).iter().any(|event| event.starts_with(news))
+    });
+    fleet.kubectl("hub", "delete csur waits");
+    fleet.kubectl("hub", "delete crp staged");
+    eventually("no series tells of the run", || {
+        !metrics.page().contains("run=\"waits\"")
+    });
 }
 
 fn the_page_lists_what_is_served(metrics: &Metrics<'_>) {
