@@ -128,6 +128,8 @@ fn set_state(fleet: &Fleet, run: &str, state: &str) {
 /// One life; how often the hub died in it.
 fn live(fleet: &Fleet, deaths: Deaths) -> usize {
     fleet.apply("hub", &content("1"));
+    // Of the life before.
+    fleet.kubectl("hub", "delete cm more -n kept --ignore-not-found");
     let mut hub = Mortal::start(fleet, deaths);
     fleet.apply("hub", &placement("stage"));
     goes_on(fleet, &mut hub);
