@@ -56,12 +56,6 @@ impl Runs {
         self.requests.stop();
     }
 
-    /// Every run.
-    #[must_use]
-    pub fn list(&self) -> Vec<Arc<UpdateRun>> {
-        self.runs.list()
-    }
-
     /// The runs of a placement.
     #[must_use]
     pub fn of(&self, placement: &ObjectKey) -> Vec<Arc<UpdateRun>> {

@@ -256,7 +256,7 @@ impl Actor {
     }
 
     /// Whether the API server has a placement.
-    async fn exists(&self, key: &ObjectKey) -> Result<bool, ApiError> {
+    pub(super) async fn exists(&self, key: &ObjectKey) -> Result<bool, ApiError> {
         if !is_name(&key.name) {
             return Ok(false);
         }

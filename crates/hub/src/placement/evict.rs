@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 use windlass_api::binding::BindingState;
 use windlass_api::conditions::{EvictionCondition, Stage, Status};
 use windlass_api::eviction::{
@@ -28,7 +28,6 @@ use windlass_status::ready::{self, classify};
 
 use super::actor::{Actor, until};
 use super::bindings::Digests;
-use crate::scoped::api_in;
 use crate::worker::Next;
 
 /// How soon the numbers of an eviction that waits are told anew.
@@ -78,12 +77,8 @@ impl Actor {
         if open.is_empty() {
             return Ok(());
         }
-        if is_name(&key.name) {
-            let api: Api<Placement> = api_in(self.writer.client().clone(), &key.namespace);
-            let live = api.get_metadata_opt(&key.name).await;
-            if live.map_err(ApiError::from_kube)?.is_some() {
-                return Ok(());
-            }
+        if self.exists(key).await? {
+            return Ok(());
         }
         let plan = decide(EvictionTarget::Missing, &[], None, &open);
         self.carry_out(key, &plan, &open, &[]).await.map(drop)

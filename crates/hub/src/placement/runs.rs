@@ -36,8 +36,8 @@ use crate::select::SelectError;
 use crate::world::BY_PLACEMENT;
 
 use self::facts::{
-    apply, bindings_for_runs, grace, is_initialized_by, lists, members, request, sooner, unfit,
-    unfulfilled, unknown_strategy, unresolved, wants_latest,
+    apply, bindings_for_runs, ended, grace, is_initialized_by, lists, members, request, sooner,
+    unfit, unfulfilled, unknown_strategy, unresolved, wants_latest,
 };
 
 /// What the runs of a placement are looked at with.
@@ -151,13 +151,18 @@ impl Actor {
         for run in first {
             let decided = self.decide_run(around, &picture, run, by(run).map(|(_, by)| *by));
             if let Err(error) = self.write_run(run, &decided).await {
-                let by = by(run).map(|(_, by)| *by).unwrap_or_default();
+                let heir = by(run).map(|(_, by)| *by);
                 let why = format!(
                     "update run {} can't be told that this one takes over: {}",
                     run.name_any(),
                     error.message()
                 );
-                self.hold_run(&key, by, &why).await?;
+                for heir in last
+                    .iter()
+                    .filter(|run| run.metadata.name.as_deref() == heir)
+                {
+                    self.hold_run(heir, &why).await?;
+                }
                 return Err(error);
             }
         }
@@ -411,12 +416,7 @@ impl Actor {
     pub(super) async fn end_runs(&self, placement: &ObjectKey, why: &str) -> Result<(), ApiError> {
         for run in self.world.runs.open(placement) {
             let now = windlass_cluster::clock::now();
-            let status = if is_initialized(&run) {
-                windlass_rollout::run::fail(&run, why, now)
-            } else {
-                windlass_rollout::run::refuse(&run, why, now)
-            };
-            self.put_run_status(&run, status).await?;
+            self.put_run_status(&run, ended(&run, why, now)).await?;
         }
         Ok(())
     }
@@ -438,8 +438,7 @@ impl Actor {
                     let why = format!("Waiting a moment: {why}");
                     windlass_rollout::run::wait(&run, &why, now)
                 }
-                None if is_initialized(&run) => windlass_rollout::run::fail(&run, &why, now),
-                None => windlass_rollout::run::refuse(&run, &why, now),
+                None => ended(&run, &why, now),
             };
             self.put_run_status(&run, status).await?;
         }
@@ -447,23 +446,16 @@ impl Actor {
     }
 
     /// Says of a run why it does not go on.
-    async fn hold_run(&self, placement: &ObjectKey, name: &str, why: &str) -> Result<(), ApiError> {
-        for run in self.world.runs.open(placement) {
-            if run.name_any() == name {
-                let now = windlass_cluster::clock::now();
-                let status = windlass_rollout::run::hold(&run, why, now);
-                self.put_run_status(&run, status).await?;
-            }
-        }
-        Ok(())
+    async fn hold_run(&self, run: &UpdateRun, why: &str) -> Result<(), ApiError> {
+        let now = windlass_cluster::clock::now();
+        let status = windlass_rollout::run::hold(run, why, now);
+        self.put_run_status(run, status).await
     }
 
     /// Says of the runs of a placement that nothing can be decided for it.
     pub(super) async fn hold_runs(&self, placement: &ObjectKey, why: &str) -> Result<(), ApiError> {
         for run in self.world.runs.open(placement) {
-            let now = windlass_cluster::clock::now();
-            let status = windlass_rollout::run::hold(&run, why, now);
-            self.put_run_status(&run, status).await?;
+            self.hold_run(&run, why).await?;
         }
         Ok(())
     }

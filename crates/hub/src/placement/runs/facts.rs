@@ -13,10 +13,11 @@ use windlass_api::placement::RolloutStrategyType;
 use windlass_api::run::{ApprovalRequestSpec, MembershipChanges, UpdateRunStatus};
 use windlass_api::scoped::{ApprovalRequest, Binding, Placement, Scope, UpdateRun, UpdateStrategy};
 use windlass_api::{Condition, labels};
-use windlass_rollout::run::{Ask, Member, RunBinding, RunPlan};
+use windlass_rollout::run::{Ask, Member, RunBinding, RunPlan, is_initialized};
 use windlass_status::conditions::is_true;
 use windlass_status::defaults::rollout_type;
 use windlass_status::freshness::{self, Freshness, lag};
+use windlass_status::processing::reachable_since;
 use windlass_status::ready::{Facts, Readiness, classify};
 
 use super::super::bindings::{BindingPlan, Digests};
@@ -50,6 +51,15 @@ pub(super) fn unresolved(
         let notes = overrides.notes(bindings).join("; ");
         format!("Waiting for the snapshots of overrides: {notes}")
     })
+}
+
+/// The status of a run that ends here, for that reason.
+pub(super) fn ended(run: &UpdateRun, why: &str, now: Timestamp) -> UpdateRunStatus {
+    if is_initialized(run) {
+        windlass_rollout::run::fail(run, why, now)
+    } else {
+        windlass_rollout::run::refuse(run, why, now)
+    }
 }
 
 pub(super) fn is_initialized_by(status: &UpdateRunStatus) -> bool {
@@ -103,14 +113,9 @@ pub(super) fn bindings_for_runs<'a>(
 ) -> Vec<RunBinding<'a>> {
     let mut digests = Digests::default();
     // A hub that has just started is not connected yet: what it wrote before it ended still says how they are.
-    let is_well = |cluster: &&Arc<MemberCluster>| {
-        let status = cluster.status.as_ref();
-        let list = status.and_then(|status| status.conditions.as_deref());
-        list.is_some_and(|list| is_true(list, "Healthy"))
-    };
     let well: HashSet<&str> = clusters
         .iter()
-        .filter(is_well)
+        .filter(|cluster| reachable_since(cluster).is_some())
         .filter_map(|cluster| cluster.metadata.name.as_deref())
         .collect();
     let mut view = |binding: &'a Arc<Binding>| {
@@ -121,6 +126,7 @@ pub(super) fn bindings_for_runs<'a>(
             unreachable: around.unreachable.contains(&binding.spec.target_cluster),
             unavailable_period: SignedDuration::ZERO,
         };
+        let unheard = facts.unreachable && well.contains(binding.spec.target_cluster.as_str());
         let annotations = binding.metadata.annotations.as_ref();
         let fresh = Freshness::of(binding, desired);
         RunBinding {
@@ -130,11 +136,9 @@ pub(super) fn bindings_for_runs<'a>(
             moved_by: annotations
                 .and_then(|all| all.get(labels::MOVED_BY_RUN))
                 .map(String::as_str),
-            unheard: facts.unreachable && well.contains(binding.spec.target_cluster.as_str()),
+            unheard,
             readiness: match classify(&facts, around.now) {
-                Readiness::Unreachable if well.contains(binding.spec.target_cluster.as_str()) => {
-                    Readiness::InProgress
-                }
+                Readiness::Unreachable if unheard => Readiness::InProgress,
                 Readiness::Unreachable => Readiness::Unreachable,
                 // What was asked for before something else, and is asked for again, was not seen to be there since.
                 _ if lag(binding) != 0 => Readiness::InProgress,
