@@ -16,7 +16,9 @@
 #![forbid(unsafe_code)]
 
 pub mod catalogue;
+pub mod evaluate;
 pub mod failure;
+pub mod schedule;
 pub mod source;
 pub mod version;
 
