@@ -16,8 +16,11 @@
 #![forbid(unsafe_code)]
 
 pub mod catalogue;
+pub mod evaluate;
 pub mod failure;
 pub mod http;
+pub mod range;
+pub mod schedule;
 pub mod source;
 pub mod version;
 
