@@ -19,6 +19,7 @@ pub mod catalogue;
 pub mod evaluate;
 pub mod failure;
 pub mod http;
+pub mod placed;
 pub mod range;
 pub mod schedule;
 pub mod source;
