@@ -17,6 +17,7 @@
 
 pub mod catalogue;
 pub mod failure;
+pub mod http;
 pub mod source;
 pub mod version;
 
