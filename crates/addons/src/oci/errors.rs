@@ -161,7 +161,10 @@ mod tests {
         let body = json!({"errors": [{"code": "DENIED", "message": words}]});
         let base = Failure::of_status(403, None, "x".to_owned()).unwrap();
         let text = detailed(base, None, body.to_string().as_bytes(), &secrets).to_string();
-        assert!(text.starts_with("x: DENIED: no   (hidden) is not ok é"), "{text}");
+        assert!(
+            text.starts_with("x: DENIED: no   (hidden) is not ok é"),
+            "{text}"
+        );
         assert!(text.ends_with("é…"), "{text}");
         assert_eq!(text.chars().count(), "x: ".len() + SHOWN + 1);
     }

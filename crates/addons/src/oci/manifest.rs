@@ -128,13 +128,22 @@ mod tests {
         let old = "application/tar+gzip";
         let cases = [
             (manifest(CONFIG, &[layer(chart, "a")]), Some("a")),
-            (manifest(CONFIG, &[layer(prov, "p"), layer(chart, "a")]), Some("a")),
+            (
+                manifest(CONFIG, &[layer(prov, "p"), layer(chart, "a")]),
+                Some("a"),
+            ),
             (manifest(CONFIG, &[layer(old, "o")]), Some("o")),
-            (manifest(CONFIG, &[layer(old, "o"), layer(chart, "a")]), Some("a")),
+            (
+                manifest(CONFIG, &[layer(old, "o"), layer(chart, "a")]),
+                Some("a"),
+            ),
             (manifest(CONFIG, &[layer(prov, "p")]), None),
             (manifest(CONFIG, &[]), None),
             (
-                manifest("application/vnd.oci.image.config.v1+json", &[layer(chart, "a")]),
+                manifest(
+                    "application/vnd.oci.image.config.v1+json",
+                    &[layer(chart, "a")],
+                ),
                 None,
             ),
             (
@@ -178,11 +187,18 @@ mod tests {
         let text = r#"{"name":"web","version":"1.0.0","appVersion":"2.1","kubeVersion":">=1.28",
             "deprecated":true,"type":"library","description":"x","dependencies":[{"name":"y"}]}"#;
         let mut version = ChartVersion::default();
-        serde_json::from_str::<Metadata>(text).unwrap().fill(&mut version);
+        serde_json::from_str::<Metadata>(text)
+            .unwrap()
+            .fill(&mut version);
         assert_eq!(version.app_version.as_deref(), Some("2.1"));
         assert_eq!(version.kube_version.as_deref(), Some(">=1.28"));
-        assert_eq!((version.deprecated, version.library), (Some(true), Some(true)));
-        serde_json::from_str::<Metadata>("{}").unwrap().fill(&mut version);
+        assert_eq!(
+            (version.deprecated, version.library),
+            (Some(true), Some(true))
+        );
+        serde_json::from_str::<Metadata>("{}")
+            .unwrap()
+            .fill(&mut version);
         assert_eq!(version, ChartVersion::default());
     }
 }

@@ -1,10 +1,11 @@
 //! Asking a registry: who we are to it, what is asked again after a refusal, and what comes back.
 
-use jiff::Timestamp;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
 use reqwest::Method;
 use reqwest::header::{ACCEPT, HeaderValue, WWW_AUTHENTICATE};
 use serde::Deserialize;
-use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore};
 use url::Url;
 use windlass_cluster::clock::{self, Instant};
@@ -32,7 +33,7 @@ pub struct Registry<'a> {
     root: Url,
     credentials: Option<&'a Credentials>,
     challenge: Option<Challenge>,
-    secrets: Secrets,
+    secrets: std::sync::Mutex<Secrets>,
     permits: Semaphore,
 }
 
@@ -93,7 +94,7 @@ impl<'a> Registry<'a> {
             root,
             credentials,
             challenge: None,
-            secrets: secrets_of(credentials),
+            secrets: std::sync::Mutex::new(secrets_of(credentials)),
             permits: Semaphore::new(AT_ONCE),
         };
         let ask = Ask::get(registry.root.clone());
@@ -102,13 +103,33 @@ impl<'a> Registry<'a> {
                 let answer = http.send(&ask).await?;
                 match answer.failure() {
                     Some(failure) if failure.fault().is_none() => {
-                        Err(errors::failure(answer, clock::now(), &registry.secrets).await)
+                        Err(registry.failure(answer).await)
                     }
-                    _ => Ok(challenge_of(&answer)),
+                    _ => Ok(registry.challenge_of(&answer)),
                 }
             })
             .await?;
         Ok(registry)
+    }
+
+    /// What the registry itself asks for. Another host, to which it has redirected us, asks for nothing: the
+    /// credentials would go where that host says.
+    fn challenge_of(&self, answer: &Answer) -> Option<Challenge> {
+        if !http::same_origin(answer.url(), &self.root) {
+            return None;
+        }
+        let headers = answer.headers().get_all(WWW_AUTHENTICATE).iter();
+        challenge::choose(headers.filter_map(|value| value.to_str().ok()))
+    }
+
+    /// The failure that an answer is.
+    pub async fn failure(&self, answer: Answer) -> Failure {
+        let secrets = self.secrets().clone();
+        errors::failure(answer, clock::now(), &secrets).await
+    }
+
+    fn secrets(&self) -> MutexGuard<'_, Secrets> {
+        self.secrets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One of its repositories.
@@ -148,11 +169,6 @@ fn secrets_of(credentials: Option<&Credentials>) -> Secrets {
         secrets.add(value);
     }
     secrets
-}
-
-fn challenge_of(answer: &Answer) -> Option<Challenge> {
-    let headers = answer.headers().get_all(WWW_AUTHENTICATE).iter();
-    challenge::choose(headers.filter_map(|value| value.to_str().ok()))
 }
 
 /// Why we may not read.
@@ -222,8 +238,8 @@ impl Repository<'_> {
     }
 
     /// The failure that an answer is.
-    pub async fn failure(&self, answer: Answer, now: Timestamp) -> Failure {
-        errors::failure(answer, now, &self.registry.secrets).await
+    pub async fn failure(&self, answer: Answer) -> Failure {
+        self.registry.failure(answer).await
     }
 
     /// A blob of at most so many bytes, which has the digest that it is addressed by.
@@ -240,7 +256,7 @@ impl Repository<'_> {
         let shown = http::shown(&url);
         let answer = self.send(Method::GET, url, "*/*").await?;
         if answer.status() != 200 {
-            return Err(self.failure(answer, clock::now()).await);
+            return Err(self.failure(answer).await);
         }
         let body = answer.whole(most).await?;
         if Digest::of_bytes(&body) != wanted {
@@ -252,7 +268,9 @@ impl Repository<'_> {
 
     /// Whether an answer stands; otherwise we were refused.
     async fn settled(&self, answer: &Answer, ticket: &Ticket) -> bool {
-        let refused = matches!(answer.status(), 401 | 403);
+        // Another host, to which it was redirected, was not asked as anybody.
+        let ours = http::same_origin(answer.url(), &self.registry.root);
+        let refused = ours && matches!(answer.status(), 401 | 403);
         if ticket.identity == Identity::Given {
             return !refused;
         }
@@ -270,7 +288,9 @@ impl Repository<'_> {
 
     async fn ticket(&self) -> Result<Ticket, Failure> {
         let mut access = self.access.lock().await;
-        let expired = access.until.is_some_and(|until| clock::monotonic() >= until);
+        let expired = access
+            .until
+            .is_some_and(|until| clock::monotonic() >= until);
         if access.authorization.is_none() || expired {
             self.authorize(&mut access).await?;
         }
@@ -283,7 +303,7 @@ impl Repository<'_> {
 
     /// After a refusal: a fresh token, else anonymously, else the end.
     async fn refused(&self, answer: Answer, ticket: &Ticket, renew: bool) -> Result<(), Failure> {
-        let fresh = challenge_of(&answer);
+        let fresh = self.registry.challenge_of(&answer);
         let mut access = self.access.lock().await;
         if access.round != ticket.round {
             return Ok(());
@@ -295,7 +315,7 @@ impl Repository<'_> {
         if renew && exchanges && !self.is_sent_as_is(&access) {
             return self.authorize(&mut access).await;
         }
-        let failure = self.failure(answer, clock::now()).await;
+        let failure = self.failure(answer).await;
         if failure.fault().is_none() {
             return Err(failure);
         }
@@ -312,7 +332,9 @@ impl Repository<'_> {
                 return Ok(());
             }
             (Identity::Anonymous, Some(before)) => {
-                format!("the credentials were refused ({before}), and it failed without them too ({why})")
+                format!(
+                    "the credentials were refused ({before}), and it failed without them too ({why})"
+                )
             }
             (Identity::Anonymous, None) => why,
         };
@@ -379,7 +401,7 @@ impl Repository<'_> {
         let answer = self.registry.http.send(&ask).await?;
         if answer.status() != 200 {
             let status = answer.status();
-            let failure = self.failure(answer, clock::now()).await;
+            let failure = self.failure(answer).await;
             return Err(match (status, failure.fault()) {
                 (400 | 401 | 403, Some(_)) => Denied::Refused(failure.to_string()),
                 _ => Denied::Failed(failure),
@@ -387,21 +409,23 @@ impl Repository<'_> {
         }
         let shown = answer.shown();
         let body = answer.whole(TOKEN_BYTES).await?;
-        read_token(&body)
-            .ok_or_else(|| Failure::transient(format!("{shown} answered without a token")).into())
+        let unusable = || Failure::transient(format!("{shown} answered without a usable token"));
+        let (token, life) = read_token(&body).ok_or_else(unusable)?;
+        self.registry.secrets().add(token.reveal());
+        let header = http::authorization(&Credentials::Token(token)).map_err(|_| unusable())?;
+        Ok((header, life))
     }
 }
 
-fn read_token(body: &[u8]) -> Option<(HeaderValue, Duration)> {
+fn read_token(body: &[u8]) -> Option<(Hidden, Duration)> {
     let token: Token = serde_json::from_slice(body).ok()?;
     let life = token.expires_in.unwrap_or(TOKEN_LIFE).max(TOKEN_LIFE);
     let text = [token.token, token.access_token]
         .into_iter()
         .flatten()
         .find(|text| !text.is_empty())?;
-    let header = http::authorization(&Credentials::Token(Hidden::new(text))).ok()?;
     // A little early, so that none expires on its way.
-    Some((header, Duration::from_secs(life.min(86_400) - 5)))
+    Some((Hidden::new(text), Duration::from_secs(life.min(86_400) - 5)))
 }
 
 /// A digest that is a SHA-256.

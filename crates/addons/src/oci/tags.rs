@@ -87,9 +87,7 @@ pub fn next_page<'a>(
     let Some(target) = headers.filter_map(next_target).next() else {
         return Ok(None);
     };
-    let next = page
-        .join(target)
-        .map_err(|_| "is no url".to_owned())?;
+    let next = page.join(target).map_err(|_| "is no url".to_owned())?;
     if next.origin() != page.origin() {
         let host = next.host_str().unwrap_or("nowhere");
         return Err(format!("is elsewhere ({}://{host})", next.scheme()));
@@ -140,7 +138,10 @@ mod tests {
             let Kind::Version(found) = kind(tag) else {
                 panic!("{tag} is a version");
             };
-            assert_eq!((found.tag.as_str(), found.version.text.as_str()), (tag, version));
+            assert_eq!(
+                (found.tag.as_str(), found.version.text.as_str()),
+                (tag, version)
+            );
             assert_eq!(tag_of(version), tag);
         }
         let companions = [
@@ -160,7 +161,15 @@ mod tests {
 
     #[test]
     fn the_newest_are_kept_and_those_in_use_besides() {
-        let tags = ["1.2.0", "0.9.0", "1.10.0", "1.10.0", "2.0.0-rc.1", "v0.1.0", "0.8.0_a"];
+        let tags = [
+            "1.2.0",
+            "0.9.0",
+            "1.10.0",
+            "1.10.0",
+            "2.0.0-rc.1",
+            "v0.1.0",
+            "0.8.0_a",
+        ];
         let all = tags.iter().filter_map(|tag| match kind(tag) {
             Kind::Version(tag) => Some(tag),
             _ => None,
@@ -179,7 +188,10 @@ mod tests {
         let cases: &[(&[&str], Result<Option<&str>, &str>)] = &[
             (&[], Ok(None)),
             (&[""], Ok(None)),
-            (&["</v2/a/b/tags/list?n=1000&last=1.0>; rel=\"next\""], Ok(Some(next))),
+            (
+                &["</v2/a/b/tags/list?n=1000&last=1.0>; rel=\"next\""],
+                Ok(Some(next)),
+            ),
             (&["<?n=1000&last=1.0>; rel=next"], Ok(Some(next))),
             (
                 &["<https://reg.example:5000/v2/a/b/tags/list?n=1000&last=1.0>;REL=\"Next\""],
@@ -190,7 +202,10 @@ mod tests {
                 Ok(Some(next)),
             ),
             (
-                &["</v2/>; rel=prev", "</v2/a/b/tags/list?n=1000&last=1.0>; title=x; rel=next"],
+                &[
+                    "</v2/>; rel=prev",
+                    "</v2/a/b/tags/list?n=1000&last=1.0>; title=x; rel=next",
+                ],
                 Ok(Some(next)),
             ),
             (&["</v2/>; rel=\"prev\""], Ok(None)),
@@ -211,14 +226,19 @@ mod tests {
                 &["<https://reg.example/v2/>; rel=\"next\""],
                 Err("is elsewhere (https://reg.example)"),
             ),
-            (&["<https://u@reg.example:5000/>; rel=next"], Err("holds a user name")),
+            (
+                &["<https://u@reg.example:5000/>; rel=next"],
+                Err("holds a user name"),
+            ),
             (&["<https://[>; rel=next"], Err("is no url")),
         ];
         let page = Url::parse(page).unwrap();
         for (headers, expected) in cases {
             let found = next_page(&page, headers.iter().copied());
             let found = found.map(|url| url.map(String::from));
-            let expected = expected.map(|url| url.map(str::to_owned)).map_err(str::to_owned);
+            let expected = expected
+                .map(|url| url.map(str::to_owned))
+                .map_err(str::to_owned);
             assert_eq!(found, expected, "{headers:?}");
         }
     }
