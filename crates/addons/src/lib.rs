@@ -17,9 +17,12 @@
 
 pub mod archive;
 pub mod catalogue;
+pub mod evaluate;
 pub mod failure;
 pub mod http;
 pub mod oci;
+pub mod range;
+pub mod schedule;
 pub mod source;
 pub mod version;
 

@@ -87,8 +87,9 @@ impl Pass<'_> {
         for (tag, seen) in seen {
             found.take(tag, seen, known);
         }
-        // They only make the number of those that are left out come true.
-        found.entries.extend(rest.into_iter().map(bare));
+        // They make the number of those that are left out come true; should there be room for one after all,
+        // since another is gone, the next reading looks at it.
+        found.entries.extend(rest.into_iter().map(pending));
         Ok(found)
     }
 
@@ -275,8 +276,7 @@ impl Found {
                 self.entries.push(entry);
             }
             Seen::Pending(cause) => {
-                let mut entry = bare(tag);
-                entry.version.unavailable = Some(Unavailable::ResolvePending);
+                let mut entry = pending(tag);
                 entry.description.clone_from(&known.description);
                 self.entries.push(entry);
                 self.pending += 1;
@@ -284,6 +284,13 @@ impl Found {
             }
         }
     }
+}
+
+/// A version that was not looked at.
+fn pending(tag: Tag) -> Entry {
+    let mut entry = bare(tag);
+    entry.version.unavailable = Some(Unavailable::ResolvePending);
+    entry
 }
 
 /// A version of which only the tag is known.

@@ -53,16 +53,18 @@ pub fn tag_of(version: &str) -> String {
     version.replace('+', "_")
 }
 
-/// Of all versions those that are looked at, newest first: so many, and besides them those in use.
+/// Of all versions those that are looked at, newest first, and the rest: those in use, and so many others, as
+/// [`Collector`](crate::catalogue::Collector) keeps them.
 #[must_use]
 pub fn kept(mut all: Vec<Tag>, newest: usize, in_use: &[String]) -> (Vec<Tag>, Vec<Tag>) {
     all.sort_by(|a, b| b.version.cmp(&a.version));
     all.dedup_by(|a, b| a.tag == b.tag);
     let in_use: BTreeSet<_> = in_use.iter().map(String::as_str).collect();
-    let mut seen = 0;
+    let mut others = 0;
     all.into_iter().partition(|tag| {
-        seen += 1;
-        seen <= newest || in_use.contains(tag.version.text.as_str())
+        let used = in_use.contains(tag.version.text.as_str());
+        others += usize::from(!used);
+        used || others <= newest
     })
 }
 
@@ -177,8 +179,8 @@ mod tests {
         let in_use = ["v0.1.0", "0.8.0+a", "1.10.0", "7.0.0"].map(str::to_owned);
         let (kept, rest) = kept(all.collect(), 2, &in_use);
         let tags = |list: &[Tag]| list.iter().map(|tag| tag.tag.clone()).collect::<Vec<_>>();
-        assert_eq!(tags(&kept), ["2.0.0-rc.1", "1.10.0", "0.8.0_a", "v0.1.0"]);
-        assert_eq!(tags(&rest), ["1.2.0", "0.9.0"]);
+        assert_eq!(tags(&kept), ["2.0.0-rc.1", "1.10.0", "1.2.0", "0.8.0_a", "v0.1.0"]);
+        assert_eq!(tags(&rest), ["0.9.0"]);
     }
 
     #[test]
