@@ -15,10 +15,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod archive;
 pub mod catalogue;
 pub mod evaluate;
 pub mod failure;
 pub mod http;
+pub mod oci;
 pub mod placed;
 pub mod range;
 pub mod schedule;
