@@ -82,6 +82,21 @@ fn the_recorded_verdicts_of_the_library() {
     assert!(different.is_empty(), "{}", different.join("\n"));
 }
 
+/// The library's verdicts where a rule that is told in a few words leaves room for doubt; and what
+/// `hack/kstatus-fuzz` found.
+#[test]
+fn the_corners_of_the_rules() {
+    let vectors = lines(include_str!("kstatus/found.jsonl"));
+    assert!(vectors.len() > 60);
+    let different: Vec<String> = vectors
+        .iter()
+        .map(|vector| (vector, ours(&vector["object"]), recorded(vector)))
+        .filter(|(_, ours, expected)| ours != expected)
+        .map(|(vector, ours, expected)| format!("{}: {ours:?}, not {expected:?}", vector["id"]))
+        .collect();
+    assert!(different.is_empty(), "{}", different.join("\n"));
+}
+
 proptest! {
     #[test]
     fn any_object_has_one_verdict(object in object(), other in "[a-z0-9]{0,8}") {

@@ -31,7 +31,7 @@ fn parse(text: &str) -> Option<Timestamp> {
     let (hour, rest) = clock.split_once(':')?;
     let (minute, rest) = (digits(rest.get(..2)?)?, rest.get(2..)?.strip_prefix(':')?);
     let (second, rest) = (digits(rest.get(..2)?)?, rest.get(2..)?);
-    if !(1..=2).contains(&hour.len()) || second > 59 {
+    if !(1..=2).contains(&hour.len()) {
         return None;
     }
     let (nanosecond, zone) = fraction(rest)?;
