@@ -38,7 +38,7 @@ use serde_json::Value;
 
 pub use reason::Reason;
 
-pub(crate) use field::{Conditions, text};
+pub(crate) use field::{Conditions, integer, text};
 use field::{Malformed, nested_integer, nested_text};
 
 /// How an object stands.
