@@ -15,6 +15,7 @@
     reason = "printer columns repeat their keys"
 )]
 
+pub mod addon;
 pub mod binding;
 pub mod conditions;
 pub mod crd;

@@ -47,6 +47,11 @@ impl JsonSchema for RawValue {
     }
 }
 
+/// Schema of a JSON object with whatever fields.
+pub(crate) fn any_object(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
+}
+
 /// Go's `int` has no format in a schema, Rust's integers all have one.
 pub(crate) fn plain_integer(schema: &mut Schema) {
     schema.remove("format");

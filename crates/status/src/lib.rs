@@ -3,6 +3,7 @@
 //!
 //! Pure: no client, no clock, no randomness. Time comes in as a parameter, and nothing here can fail.
 
+pub mod addon_transitions;
 pub mod conditions;
 pub mod defaults;
 pub mod digest;
