@@ -17,6 +17,9 @@
 
 pub mod catalogue;
 pub mod failure;
+pub mod manifests;
+pub mod pack;
+pub mod render;
 pub mod source;
 pub mod version;
 
