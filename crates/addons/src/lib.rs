@@ -15,11 +15,18 @@
 
 #![forbid(unsafe_code)]
 
+pub mod archive;
 pub mod catalogue;
+pub mod evaluate;
 pub mod failure;
+pub mod http;
 pub mod manifests;
+pub mod oci;
 pub mod pack;
+pub mod placed;
+pub mod range;
 pub mod render;
+pub mod schedule;
 pub mod source;
 pub mod version;
 

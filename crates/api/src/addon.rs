@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::chart::{AddonChart, ChartSpec, ChartVersion};
-pub use self::placed::{Addon, AddonSpec, AddonStatus};
+pub use self::placed::{Addon, AddonSpec, AddonStatus, RenderedEnvelope};
 
 /// API group of the three kinds.
 pub const GROUP: &str = "addons.windlass.dev";
@@ -106,7 +106,7 @@ pub struct RepositorySpec {
     #[schemars(
         length(max = 32),
         extend("x-kubernetes-validations" = [
-            {"rule": "self.matches('^([0-9]+(\\\\.[0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('30s') && duration(self) <= duration('24h')",
+            {"rule": "self.matches('^([0-9]+(\\\\.[0-9]+)?(s|m|h))+$') && duration(self) >= duration('30s') && duration(self) <= duration('24h')",
              "message": "interval must be a duration from 30s to 24h, such as 5m"}])
     )]
     pub interval: Option<String>,
@@ -115,7 +115,7 @@ pub struct RepositorySpec {
     #[schemars(
         length(max = 32),
         extend("x-kubernetes-validations" = [
-            {"rule": "self.matches('^([0-9]+(\\\\.[0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('10m')",
+            {"rule": "self.matches('^([0-9]+(\\\\.[0-9]+)?(s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('10m')",
              "message": "timeout must be a duration from 1s to 10m, such as 60s"}])
     )]
     pub timeout: Option<String>,
@@ -156,6 +156,9 @@ pub struct RepositoryStatus {
     /// Secrets' content. What was read with others is no evidence that these work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fetched_spec_digest: Option<String>,
+    /// The same of the last attempt, whatever came of it: with another one, an attempt is due at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempted_spec_digest: Option<String>,
     /// When the repository was last read and all AddonCharts written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_successful_sync_time: Option<Time>,

@@ -131,3 +131,7 @@ pub const IS_LATEST_APPROVAL: &str = "kubernetes-fleet.io/isLatestUpdateRunAppro
 pub const RUN_FINALIZER: &str = "kubernetes-fleet.io/stagedupdaterun-finalizer";
 /// On a binding: UID of the update run that moved it last.
 pub const MOVED_BY_RUN: &str = "windlass.dev/update-run";
+/// On an AddonRepository: asks for a reading now; another value asks again.
+pub const SYNC_REQUESTED_AT: &str = "windlass.dev/sync-requested-at";
+/// On an AddonChart: name of its AddonRepository, if that fits.
+pub const ADDON_REPOSITORY: &str = "addons.windlass.dev/repository";

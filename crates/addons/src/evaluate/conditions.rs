@@ -1,0 +1,197 @@
+//! The four conditions, each an ordered choice.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use windlass_api::conditions::Status;
+use windlass_status::NewCondition;
+
+use super::{Attempt, Credentials, Inputs, Internal, READY, RECONCILING, STALLED, SYNCED, is};
+use crate::failure::Failure;
+use crate::schedule::MAX_FAILURES;
+
+const SUCCESS: &str = "Success";
+const SUSPENDED: &str = "Suspended";
+const RETRYING: &str = "ProgressingWithRetry";
+const AWAITING: &str = "AwaitingInitialSync";
+const SYNC_FAILED: &str = "SyncFailed";
+const CATALOGUE_FAILED: &str = "CatalogUpdateFailed";
+
+/// Why something is so: reason and message.
+#[derive(Clone, Debug)]
+struct Why {
+    reason: String,
+    message: String,
+}
+
+impl Why {
+    fn new(reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            message: message.into(),
+        }
+    }
+}
+
+/// All that apply, in the order Ready, Synced, Reconciling, Stalled.
+pub(super) fn all(inputs: &Inputs<'_>, failures: i32) -> Vec<Condition> {
+    let stalled = stalled(inputs, failures);
+    let (ready, why_ready) = ready(inputs, stalled.as_ref());
+    let reconciling = if stalled.is_some() {
+        None
+    } else {
+        reconciling(inputs, failures, ready, &why_ready)
+    };
+    let previous = inputs.current.conditions.as_deref().unwrap_or_default();
+    let build = |type_: &str, status: Status, why: Why| {
+        NewCondition {
+            type_,
+            status,
+            reason: &why.reason,
+            message: why.message,
+            observed_generation: Some(inputs.generation),
+        }
+        .build(previous, inputs.now)
+    };
+    let mut all = vec![build(READY, ready, why_ready)];
+    match synced(inputs) {
+        Some((status, why)) => all.push(build(SYNCED, status, why)),
+        None => all.extend(inputs.stored(SYNCED).cloned()),
+    }
+    all.extend(reconciling.map(|why| build(RECONCILING, Status::True, why)));
+    all.extend(stalled.map(|why| build(STALLED, Status::True, why)));
+    all
+}
+
+fn stalled(inputs: &Inputs<'_>, failures: i32) -> Option<Why> {
+    if let Some((fault, message)) = &inputs.config {
+        return Some(Why::new(fault.reason(), message));
+    }
+    if let Internal::NotReady {
+        reason,
+        message,
+        stalled: true,
+    } = &inputs.internal
+    {
+        return Some(Why::new(reason, message));
+    }
+    match &inputs.attempt {
+        Attempt::None => {
+            let stood = inputs.stored(STALLED).filter(|stored| {
+                is(Some(stored), Status::True)
+                    && stored.observed_generation == Some(inputs.generation)
+                    && !inputs.is_changed()
+            });
+            stood.map(|stored| Why::new(&stored.reason, &stored.message))
+        }
+        Attempt::Failed(Failure::Terminal { fault, message }) => {
+            Some(Why::new(fault.reason(), message))
+        }
+        Attempt::Failed(Failure::Transient { message, .. }) if failures >= MAX_FAILURES => {
+            let message = format!("{failures} attempts in a row have failed, the last: {message}");
+            Some(Why::new("RetriesExceeded", message))
+        }
+        Attempt::Failed(_) | Attempt::Read { .. } => None,
+    }
+}
+
+fn ready(inputs: &Inputs<'_>, stalled: Option<&Why>) -> (Status, Why) {
+    if let Credentials::NotReady(message) = &inputs.credentials {
+        return (Status::False, Why::new("AuxiliaryResourcesFailed", message));
+    }
+    if let Internal::NotReady {
+        reason, message, ..
+    } = &inputs.internal
+    {
+        return (Status::False, Why::new(reason, message));
+    }
+    if let Some(why) = stalled {
+        return (Status::False, why.clone());
+    }
+    let read_now = matches!(inputs.attempt, Attempt::Read { .. });
+    if read_now || inputs.was_read() {
+        let why = if inputs.suspended {
+            Why::new(
+                SUSPENDED,
+                "The repository is not read while spec.suspend is true.",
+            )
+        } else if read_now {
+            Why::new(SUCCESS, "The repository can be read.")
+        } else if let Attempt::Failed(_) = inputs.attempt {
+            Why::new(
+                SUCCESS,
+                "The repository could be read before; see Synced for the last attempt.",
+            )
+        } else {
+            // Nothing new: a message that changes between two attempts would be a write.
+            let stored = inputs
+                .stored(READY)
+                .filter(|stored| is(Some(stored), Status::True) && stored.reason == SUCCESS);
+            let message = stored.map_or("The repository could be read before.", |stored| {
+                &stored.message
+            });
+            Why::new(SUCCESS, message)
+        };
+        return (Status::True, why);
+    }
+    let message = if inputs.suspended {
+        "The repository was not read yet, and is not while spec.suspend is true."
+    } else {
+        "The repository was not read yet."
+    };
+    (Status::Unknown, Why::new(AWAITING, message))
+}
+
+fn reconciling(inputs: &Inputs<'_>, failures: i32, ready: Status, why_ready: &Why) -> Option<Why> {
+    if matches!(inputs.internal, Internal::NotReady { .. }) {
+        return Some(Why::new("Reconciling", &why_ready.message));
+    }
+    if let Credentials::NotReady(message) = &inputs.credentials {
+        return Some(Why::new(RETRYING, message));
+    }
+    if let Attempt::Read {
+        catalogue: Err(message),
+        ..
+    } = &inputs.attempt
+    {
+        return Some(Why::new(RETRYING, message));
+    }
+    let stored = inputs.stored(SYNCED);
+    let not_synced = stored.filter(|stored| is(Some(stored), Status::False));
+    if inputs.suspended {
+        let stale = not_synced.is_some() || ready == Status::Unknown;
+        let message = not_synced.map_or(&why_ready.message, |stored| &stored.message);
+        return stale.then(|| Why::new(SUSPENDED, message));
+    }
+    // Of a pass without an attempt the cause is the stored one, in the same words: no write.
+    let cause = match &inputs.attempt {
+        Attempt::Failed(failure) => failure.to_string(),
+        Attempt::None | Attempt::Read { .. } => {
+            not_synced.map_or_else(String::new, |stored| stored.message.clone())
+        }
+    };
+    if failures > 0 {
+        let message = format!("{failures} of {MAX_FAILURES} attempts failed, the last: {cause}");
+        return Some(Why::new(RETRYING, message));
+    }
+    // The catalogue is not what the repository offers, whatever the reason was.
+    if inputs.attempt == Attempt::None && not_synced.is_some() {
+        return Some(Why::new(RETRYING, cause));
+    }
+    (ready == Status::Unknown).then(|| Why::new(AWAITING, &why_ready.message))
+}
+
+fn synced(inputs: &Inputs<'_>) -> Option<(Status, Why)> {
+    match &inputs.attempt {
+        Attempt::None => None,
+        Attempt::Failed(failure) => {
+            Some((Status::False, Why::new(SYNC_FAILED, failure.to_string())))
+        }
+        Attempt::Read {
+            catalogue: Err(message),
+            ..
+        } => Some((Status::False, Why::new(CATALOGUE_FAILED, message))),
+        Attempt::Read { .. } => {
+            let message = "The AddonCharts are what the repository offers.";
+            Some((Status::True, Why::new(SUCCESS, message)))
+        }
+    }
+}
