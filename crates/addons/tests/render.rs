@@ -327,6 +327,19 @@ async fn helm_sees_nothing_of_the_environment() {
 }
 
 #[tokio::test]
+async fn the_kernel_holds_the_limits_too() {
+    // They are set a moment after its start.
+    let bed = Bed::scripted(
+        "until [ $(ulimit -t) != unlimited ]; do :; done\n\
+         echo 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: l}'\n\
+         echo \"data: {seconds: $(ulimit -t), kibibytes: $(ulimit -d)}\"",
+    );
+    let rendered = render(&bed, Value::Null).await.unwrap();
+    let data = &rendered.content.objects[0]["data"];
+    assert_eq!(*data, json!({"seconds": 4 * 30, "kibibytes": 1024 * 1024}));
+}
+
+#[tokio::test]
 async fn nothing_is_left_of_a_render_that_nobody_waits_for() {
     for stop in ["time", "drop"] {
         // The second one holds the output open, and would run on by itself.
