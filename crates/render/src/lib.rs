@@ -27,7 +27,7 @@ use windlass_api::placement::EnvelopeIdentifier;
 pub use confine::Confinement;
 pub use envelope::{Opened, OpenedPart, envelopes, open, placed};
 pub use error::RenderError;
-pub use object::ObjectId;
+pub use object::{ObjectId, is_cluster_scoped};
 pub use overrides::{Override, OverrideName, PlacementKey, effects};
 pub use scope::{Scope, is_confined};
 pub use subject::Subject;
