@@ -18,6 +18,7 @@
 pub mod catalogue;
 pub mod evaluate;
 pub mod failure;
+pub mod helm;
 pub mod http;
 pub mod range;
 pub mod schedule;
