@@ -26,10 +26,12 @@ pub mod oci;
 pub mod pack;
 pub mod placed;
 pub mod range;
+pub mod reading;
 pub mod render;
 pub mod schedule;
 pub mod source;
 pub mod version;
 
 pub use self::failure::{Failure, Fault};
+pub use self::reading::{Before, Reading, read};
 pub use self::source::Source;

@@ -91,17 +91,24 @@ impl AddonActor {
         known.placement = Some(placement::name_of(&addon));
         let outcome = self.pass(&addon, &mut known).await?;
         // What the pass has written by the way is the latest.
-        let addon = self.world.addons.addons.get(&ObjectKey::cluster(name)).unwrap_or(addon);
+        let addon = self
+            .world
+            .addons
+            .addons
+            .get(&ObjectKey::cluster(name))
+            .unwrap_or(addon);
         let (status, again) = decide(&addon, &known, &outcome);
         self.write(&addon, &status).await?;
         Ok(again.map_or(Next::Event, |delay| Next::After(delay.unsigned_abs())))
     }
 
     /// Brings everything to what the Addon asks for, as far as it can be. `known` gets what was found out.
-    async fn pass(&self, addon: &Addon, known: &mut AddonStatus) -> Result<Outcome, ApiError> {
+    async fn pass(&self, addon: &Arc<Addon>, known: &mut AddonStatus) -> Result<Outcome, ApiError> {
         let namespace = &addon.spec.namespace;
         if self.filter.is_reserved(namespace) {
-            let message = format!("Namespace {namespace} is reserved, nothing is placed in it; use another one");
+            let message = format!(
+                "Namespace {namespace} is reserved, nothing is placed in it; use another one"
+            );
             return Ok(Outcome::Refused(Why::new("NamespaceReserved", message)));
         }
         let chosen = match choice::choose(&self.world.addons, addon, known) {
@@ -127,7 +134,10 @@ impl AddonActor {
             },
         };
         let listed = known.envelopes.clone().unwrap_or_default();
-        let rendered = known.render_digest.as_deref().is_some_and(|known| digest.is(known));
+        let rendered = known
+            .render_digest
+            .as_deref()
+            .is_some_and(|known| digest.is(known));
         if !rendered || !envelopes::hold(self, addon, &listed).await? {
             let made = match self.make(addon, &chosen, archive, &helm, digest).await? {
                 Ok(made) => made,
@@ -169,7 +179,7 @@ impl AddonActor {
     /// Says what is meant, then writes it.
     async fn hand_over(
         &self,
-        addon: &Addon,
+        addon: &Arc<Addon>,
         known: &mut AddonStatus,
         chosen: &Chosen,
         made: Made,
@@ -184,7 +194,9 @@ impl AddonActor {
         known.objects = Some(made.objects);
         known.skipped_hooks = (!made.skipped_hooks.is_empty()).then_some(made.skipped_hooks);
         known.not_reproducible = (!made.is_reproducible).then_some(true);
-        let writing = Outcome::Rendered(Placed::Progressing("The render is being written.".to_owned()));
+        let writing = Outcome::Rendered(Placed::Progressing(
+            "The render is being written.".to_owned(),
+        ));
         let (status, _) = decide(addon, known, &writing);
         let live = self.write(addon, &status).await?;
         known.conditions = status.conditions;
@@ -206,10 +218,18 @@ impl AddonActor {
         }
         envelopes::prune(self, addon, &listed).await?;
         let render = known.render_digest.as_deref().unwrap_or_default();
-        Ok(Outcome::Rendered(placement::state(&self.world, addon, render)))
+        Ok(Outcome::Rendered(placement::state(
+            &self.world,
+            addon,
+            render,
+        )))
     }
 
-    async fn write(&self, addon: &Arc<Addon>, status: &AddonStatus) -> Result<Arc<Addon>, ApiError> {
+    async fn write(
+        &self,
+        addon: &Arc<Addon>,
+        status: &AddonStatus,
+    ) -> Result<Arc<Addon>, ApiError> {
         if addon.status.as_ref() == Some(status) {
             return Ok(Arc::clone(addon));
         }

@@ -32,7 +32,9 @@ pub(super) fn choose(
 ) -> Result<Chosen, Outcome> {
     let asked = &addon.spec.chart;
     let chart = catalogue::get(caches, &asked.repository, &asked.name);
-    let versions = chart.as_ref().map_or(&[][..], |chart| chart.spec.versions.as_slice());
+    let versions = chart
+        .as_ref()
+        .map_or(&[][..], |chart| chart.spec.versions.as_slice());
     let follows = addon.spec.update_policy == Some(UpdatePolicy::Automatic);
     let offered = newest(asked.version.as_deref(), versions);
     let same = known.chosen_for.as_ref() == Some(asked);
@@ -45,11 +47,11 @@ pub(super) fn choose(
             } else {
                 Chosen {
                     held_back: is_news.then(|| offered.version.clone()),
-                    ..stays(kept, versions)
+                    ..stays(kept, versions, known)
                 }
             })
         }
-        (Some(kept), Err(_)) => Ok(stays(kept, versions)),
+        (Some(kept), Err(_)) => Ok(stays(kept, versions, known)),
         (None, Ok(offered)) => Ok(fresh(offered)),
         (None, Err(error)) => Err(why_not(caches, addon, chart.is_some(), error)),
     }
@@ -63,13 +65,15 @@ fn fresh(offered: &ChartVersion) -> Chosen {
     }
 }
 
-fn stays(kept: &str, versions: &[ChartVersion]) -> Chosen {
+/// What is rendered is pinned: the same chart is fetched if it has to be rendered again, or none.
+fn stays(kept: &str, versions: &[ChartVersion], known: &AddonStatus) -> Chosen {
     let listed = versions.iter().find(|version| version.version == kept);
     Chosen {
-        version: listed.cloned().unwrap_or_else(|| ChartVersion {
+        version: ChartVersion {
             version: kept.to_owned(),
-            ..ChartVersion::default()
-        }),
+            digest: known.chart_digest.clone(),
+            ..listed.cloned().unwrap_or_default()
+        },
         is_kept: true,
         held_back: None,
     }
@@ -80,23 +84,22 @@ fn is_republished(offered: &ChartVersion, known: &AddonStatus) -> bool {
     matches!((&offered.digest, &known.chart_digest), (Some(is), Some(was)) if is != was)
 }
 
-fn why_not(
-    caches: &AddonCaches,
-    addon: &Addon,
-    has_chart: bool,
-    error: ChoiceError,
-) -> Outcome {
+fn why_not(caches: &AddonCaches, addon: &Addon, has_chart: bool, error: ChoiceError) -> Outcome {
     let asked = &addon.spec.chart;
     let name = &asked.repository;
     let Some(repository) = caches.repositories.get(&ObjectKey::cluster(name)) else {
-        let message = format!("AddonRepository {name} does not exist; create it, or correct spec.chart.repository");
+        let message = format!(
+            "AddonRepository {name} does not exist; create it, or correct spec.chart.repository"
+        );
         return Outcome::Waits(Why::new("RepositoryNotFound", message));
     };
-    if let (ChoiceError::NotARange(_), _) = (&error, ()) {
+    if let ChoiceError::NotARange(_) = error {
         return Outcome::Refused(Why::new("InvalidVersion", error.to_string()));
     }
     let status = repository.status.as_ref();
-    let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let conditions = status
+        .and_then(|status| status.conditions.as_deref())
+        .unwrap_or_default();
     if !is_true(conditions, "Synced") {
         let told = find(conditions, "Synced").or_else(|| find(conditions, "Ready"));
         let why = told.map_or("it was not read yet", |told| told.message.as_str());

@@ -11,7 +11,7 @@ use serde_json::json;
 use windlass_addons::pack::{Envelope, Mark};
 use windlass_api::addon::{Addon, RenderedEnvelope};
 use windlass_api::labels;
-use windlass_cluster::{ApiError, ObjectKey};
+use windlass_cluster::{ApiError, ObjectKey, Propagation};
 use windlass_status::digest::Digest;
 
 use super::Meta;
@@ -69,7 +69,10 @@ fn resource(listed: &RenderedEnvelope) -> ApiResource {
 }
 
 fn key_of(listed: &RenderedEnvelope) -> ObjectKey {
-    ObjectKey::namespaced(listed.namespace.as_deref().unwrap_or_default(), &listed.name)
+    ObjectKey::namespaced(
+        listed.namespace.as_deref().unwrap_or_default(),
+        &listed.name,
+    )
 }
 
 /// Whether all envelopes are there, and hold what they should.
@@ -80,16 +83,21 @@ pub(super) async fn hold(
 ) -> Result<bool, ApiError> {
     let name = addon.name_any();
     for envelope in listed {
-        let meta = actor.world.addons.envelope(envelope.namespace.is_some(), &key_of(envelope));
-        let Some(version) = meta.filter(|meta| is_ours(meta, addon)).and_then(|meta| meta.resource_version())
+        let meta = actor
+            .world
+            .addons
+            .envelope(envelope.namespace.is_some(), &key_of(envelope));
+        let Some(version) = meta
+            .filter(|meta| is_ours(meta, addon))
+            .and_then(|meta| meta.resource_version())
         else {
             return Ok(false);
         };
         let digest = match actor.seen.get(&name, envelope, &version) {
             Some(digest) => digest,
             None => {
-                let namespace = envelope.namespace.as_deref();
-                let read = actor.writer.get_dyn(&resource(envelope), namespace, &envelope.name);
+                let (kind, namespace) = (resource(envelope), envelope.namespace.as_deref());
+                let read = actor.writer.get_dyn(&kind, namespace, &envelope.name);
                 let Some(live) = read.await? else {
                     return Ok(false);
                 };
@@ -136,7 +144,10 @@ pub(super) async fn write(
             async move { write_one(actor, addon, object, &listed).await }
         })
         .collect();
-    let results: Vec<_> = stream::iter(writes).buffer_unordered(AT_ONCE).collect().await;
+    let results: Vec<_> = stream::iter(writes)
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
     results.into_iter().collect()
 }
 
@@ -147,10 +158,14 @@ async fn write_one(
     listed: &RenderedEnvelope,
 ) -> Result<(), ApiError> {
     let kind = resource(listed);
-    let mut object: DynamicObject = serde_json::from_value(object)
-        .map_err(|error| ApiError::Rejected(format!("envelope {} can't be made: {error}", listed.name)))?;
+    let mut object: DynamicObject = serde_json::from_value(object).map_err(|error| {
+        ApiError::Rejected(format!("envelope {} can't be made: {error}", listed.name))
+    })?;
     let namespace = listed.namespace.as_deref();
-    let known = actor.world.addons.envelope(namespace.is_some(), &key_of(listed));
+    let known = actor
+        .world
+        .addons
+        .envelope(namespace.is_some(), &key_of(listed));
     let version = known.as_ref().and_then(|known| known.resource_version());
     let written = match version {
         Some(version) => {
@@ -164,7 +179,10 @@ async fn write_one(
         Err(ApiError::AlreadyExists(_)) => {
             let live = actor.writer.get_dyn(&kind, namespace, &listed.name).await?;
             let Some(live) = live else {
-                return Err(ApiError::Conflict(format!("envelope {} comes and goes", listed.name)));
+                return Err(ApiError::Conflict(format!(
+                    "envelope {} comes and goes",
+                    listed.name
+                )));
             };
             object.metadata.resource_version = live.resource_version();
             actor.writer.replace_dyn(&kind, &object).await?
@@ -172,9 +190,14 @@ async fn write_one(
         other => other?,
     };
     if let Some(version) = live.resource_version() {
-        actor.seen.put(&addon.name_any(), listed, &version, content(&live.data));
+        actor
+            .seen
+            .put(&addon.name_any(), listed, &version, content(&live.data));
     }
-    actor.world.addons.envelope_written(namespace.is_some(), &live);
+    actor
+        .world
+        .addons
+        .envelope_written(namespace.is_some(), &live);
     Ok(())
 }
 
@@ -198,12 +221,21 @@ pub(super) async fn prune(
             name: name.clone(),
             digest: String::new(),
         };
-        let uid = meta.uid().unwrap_or_default();
         actor
             .writer
-            .delete_dyn(&resource(&probe), namespace.as_deref(), &name, &uid)
+            .delete_dyn(
+                &resource(&probe),
+                namespace.as_deref(),
+                &name,
+                meta.uid().as_deref(),
+                Propagation::Background,
+            )
             .await?;
-        tracing::info!(name, label = labels::ADDON, "an envelope of an earlier render is removed");
+        tracing::info!(
+            name,
+            label = labels::ADDON,
+            "an envelope of an earlier render is removed"
+        );
     }
     Ok(())
 }

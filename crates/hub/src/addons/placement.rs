@@ -59,12 +59,21 @@ pub(super) async fn ensure(
         };
     };
     let uid = addon.uid().unwrap_or_default();
-    if !live.metadata.owner_references.iter().flatten().any(|owner| owner.uid == uid) {
+    if !live
+        .metadata
+        .owner_references
+        .iter()
+        .flatten()
+        .any(|owner| owner.uid == uid)
+    {
         let message = format!(
             "ClusterResourcePlacement {name} is not this Addon's; rename one of them, or name it in \
              spec.placement.ref"
         );
-        return Ok(Err(Outcome::Refused(Why::new("PlacementConflict", message))));
+        return Ok(Err(Outcome::Refused(Why::new(
+            "PlacementConflict",
+            message,
+        ))));
     }
     let asked = wanted.annotations().get(ASKED);
     let (is, should) = (json!(live.spec), json!(wanted.spec));
@@ -73,7 +82,9 @@ pub(super) async fn ensure(
     }
     let mut changed: Placement = (*live).clone();
     changed.spec = wanted.spec;
-    changed.annotations_mut().extend(wanted.metadata.annotations.unwrap_or_default());
+    changed
+        .annotations_mut()
+        .extend(wanted.metadata.annotations.unwrap_or_default());
     match writer.replace(&changed).await {
         Ok(live) => {
             world.placements.observe(live);
@@ -99,7 +110,10 @@ fn wanted(
         "group": "", "version": "v1", "kind": "Namespace", "name": addon.spec.namespace,
         "selectionScope": "NamespaceWithResourceSelectors",
     })];
-    let mut kinds: Vec<_> = envelopes.iter().map(|envelope| kind_of(envelope).kind).collect();
+    let mut kinds: Vec<_> = envelopes
+        .iter()
+        .map(|envelope| kind_of(envelope).kind)
+        .collect();
     kinds.sort();
     kinds.dedup();
     for kind in kinds {
@@ -117,7 +131,10 @@ fn wanted(
     placement.spec.strategy.clone_from(&inline.strategy);
     let asked = Digest::of_json(&json!(placement.spec)).to_string();
     placement.metadata.annotations = Some(BTreeMap::from([(ASKED.to_owned(), asked)]));
-    placement.metadata.labels = Some(BTreeMap::from([(labels::ADDON.to_owned(), addon.name_any())]));
+    placement.metadata.labels = Some(BTreeMap::from([(
+        labels::ADDON.to_owned(),
+        addon.name_any(),
+    )]));
     placement.metadata.owner_references = Some(vec![owner_of(addon)]);
     placement
 }
@@ -146,7 +163,10 @@ pub(super) fn state(world: &World, addon: &Addon, render: &str) -> Placed {
     let groups = world.groups_of(&key);
     let latest = groups.latest();
     let holds = latest.is_some_and(|(_, group)| {
-        let annotations = group.master.as_ref().and_then(|master| master.metadata.annotations.as_ref());
+        let annotations = group
+            .master
+            .as_ref()
+            .and_then(|master| master.metadata.annotations.as_ref());
         let named = annotations.and_then(|all| all.get(labels::ADDON_RENDERS));
         let wanted = format!("{}={render}", addon.name_any());
         named.is_some_and(|named| named.split(',').any(|one| one == wanted))
@@ -168,7 +188,9 @@ pub(super) fn state(world: &World, addon: &Addon, render: &str) -> Placed {
         ));
     }
     let generation = placement.metadata.generation;
-    let conditions = told.and_then(|told| told.conditions.as_deref()).unwrap_or_default();
+    let conditions = told
+        .and_then(|told| told.conditions.as_deref())
+        .unwrap_or_default();
     for condition in conditions {
         if status(condition) != Status::True || condition.observed_generation != generation {
             return Placed::Progressing(format!(
@@ -177,9 +199,14 @@ pub(super) fn state(world: &World, addon: &Addon, render: &str) -> Placed {
             ));
         }
     }
-    let available = conditions.iter().find(|condition| condition.type_.ends_with("Available"));
+    let available = conditions
+        .iter()
+        .find(|condition| condition.type_.ends_with("Available"));
     match available {
-        Some(available) => Placed::Available(format!("ClusterResourcePlacement {name}: {}", available.message)),
+        Some(available) => Placed::Available(format!(
+            "ClusterResourcePlacement {name}: {}",
+            available.message
+        )),
         None => Placed::Progressing(format!("ClusterResourcePlacement {name} does not say yet.")),
     }
 }

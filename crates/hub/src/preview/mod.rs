@@ -245,9 +245,7 @@ pub fn preview(live: &Live, now: Timestamp) -> Preview {
             SelectError::Pending(message)
             | SelectError::Unwritten(message)
             | SelectError::Api { message, .. },
-        ) => {
-            (scheduled(live, Scheduling::Undecided(message), now), None)
-        }
+        ) => (scheduled(live, Scheduling::Undecided(message), now), None),
     };
     Preview {
         kind: live.placement.kind_text().to_owned(),

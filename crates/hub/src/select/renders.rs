@@ -56,7 +56,11 @@ pub fn kind_of(envelope: &RenderedEnvelope) -> GroupVersionKind {
         Some(_) => "ResourceEnvelope",
         None => "ClusterResourceEnvelope",
     };
-    GroupVersionKind::gvk(windlass_api::PLACEMENT_GROUP, windlass_api::STORAGE_VERSION, kind)
+    GroupVersionKind::gvk(
+        windlass_api::PLACEMENT_GROUP,
+        windlass_api::STORAGE_VERSION,
+        kind,
+    )
 }
 
 /// See the module.
@@ -114,8 +118,14 @@ pub fn content(envelope: &Value) -> Digest {
 
 fn addon_of(manifest: &Manifest) -> Option<&str> {
     let is_envelope = manifest.id.group == windlass_api::PLACEMENT_GROUP
-        && matches!(manifest.id.kind.as_str(), "ResourceEnvelope" | "ClusterResourceEnvelope");
-    let labels = manifest.object.pointer("/metadata/labels").filter(|_| is_envelope)?;
+        && matches!(
+            manifest.id.kind.as_str(),
+            "ResourceEnvelope" | "ClusterResourceEnvelope"
+        );
+    let labels = manifest
+        .object
+        .pointer("/metadata/labels")
+        .filter(|_| is_envelope)?;
     labels.get(labels::ADDON)?.as_str()
 }
 
@@ -168,11 +178,18 @@ mod tests {
     }
 
     /// What is placed of these, each with whether it is vouched for; none if nothing may be.
-    fn placed(list: Option<Vec<RenderedEnvelope>>, all: &[Arc<Manifest>]) -> Option<Vec<(String, bool)>> {
-        let renders = Renders::new(Arc::new(move |addon| list.clone().filter(|_| addon == "web")));
+    fn placed(
+        list: Option<Vec<RenderedEnvelope>>,
+        all: &[Arc<Manifest>],
+    ) -> Option<Vec<(String, bool)>> {
+        let renders = Renders::new(Arc::new(move |addon| {
+            list.clone().filter(|_| addon == "web")
+        }));
         let settled = settle(all.to_vec(), &renders).ok()?;
         let shown = settled.iter().map(|manifest| {
-            let vouched = manifest.object.pointer("/metadata/annotations/addons.windlass.dev~1vouched");
+            let vouched = manifest
+                .object
+                .pointer("/metadata/annotations/addons.windlass.dev~1vouched");
             (manifest.id.name.clone(), vouched.is_some())
         });
         Some(shown.collect())
@@ -180,24 +197,57 @@ mod tests {
 
     #[test]
     fn only_a_whole_render_is_placed() {
-        let (a, b) = (envelope("a", Some("web"), "1"), envelope("b", Some("web"), "1"));
+        let (a, b) = (
+            envelope("a", Some("web"), "1"),
+            envelope("b", Some("web"), "1"),
+        );
         let both = || Some(vec![listed("a", "1"), listed("b", "1")]);
         let names = |rows: &[(&str, bool)]| {
-            Some(rows.iter().map(|(name, vouched)| ((*name).to_owned(), *vouched)).collect::<Vec<_>>())
+            Some(
+                rows.iter()
+                    .map(|(name, vouched)| ((*name).to_owned(), *vouched))
+                    .collect::<Vec<_>>(),
+            )
         };
         let whole = names(&[("a", true), ("b", true)]);
         assert_eq!(placed(both(), &[a.clone(), b.clone()]), whole);
-        assert_eq!(placed(both(), std::slice::from_ref(&a)), None, "one is missing");
+        assert_eq!(
+            placed(both(), std::slice::from_ref(&a)),
+            None,
+            "one is missing"
+        );
         let other = envelope("b", Some("web"), "somebody else's");
-        assert_eq!(placed(both(), &[a.clone(), other]), None, "one holds something else");
+        assert_eq!(
+            placed(both(), &[a.clone(), other]),
+            None,
+            "one holds something else"
+        );
         let first = Some(vec![listed("a", "1")]);
-        assert_eq!(placed(first, &[a.clone(), b.clone()]), names(&[("a", true)]), "one is left over");
+        assert_eq!(
+            placed(first, &[a.clone(), b.clone()]),
+            names(&[("a", true)]),
+            "one is left over"
+        );
         let none = names(&[("a", false), ("b", false)]);
-        assert_eq!(placed(None, &[a.clone(), b.clone()]), none, "there is no such Addon");
+        assert_eq!(
+            placed(None, &[a.clone(), b.clone()]),
+            none,
+            "there is no such Addon"
+        );
         let own = envelope("own", None, "2");
-        assert_eq!(placed(both(), &[own]), names(&[("own", false)]), "it is nobody's");
-        let object = settle(vec![a], &Renders::new(Arc::new(|_| Some(vec![listed("a", "1")]))));
+        assert_eq!(
+            placed(both(), &[own]),
+            names(&[("own", false)]),
+            "it is nobody's"
+        );
+        let object = settle(
+            vec![a],
+            &Renders::new(Arc::new(|_| Some(vec![listed("a", "1")]))),
+        );
         let object = object.expect("whole");
-        assert_eq!(named(object.iter().map(|manifest| &**manifest)).as_deref(), Some("web=d1"));
+        assert_eq!(
+            named(object.iter().map(|manifest| &**manifest)).as_deref(),
+            Some("web=d1")
+        );
     }
 }
