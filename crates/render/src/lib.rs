@@ -48,6 +48,8 @@ pub struct Part<'a> {
     pub object: &'a Value,
     /// The envelope that it came in.
     pub envelope: Option<&'a EnvelopeIdentifier>,
+    /// The hub itself made what is in that envelope, of what an administrator asked for.
+    pub vouched: bool,
 }
 
 /// What becomes of a manifest on a cluster.
