@@ -262,8 +262,6 @@ async fn a_chart_that_takes_too_much_is_stopped() {
     assert_eq!(error.fault, RenderFault::OutputTooLarge, "{error}");
     assert!(error.message.contains("1024 KiB") && error.fault.is_terminal());
 
-    let bed = Bed::new();
-    bed.renderer.version().await.unwrap();
     let bed = Bed::with(Some(helm()), |limits| limits.time = Duration::from_secs(3));
     let error = fails(&bed, json!({"wrong": "time"})).await;
     assert_eq!(error.fault, RenderFault::TimeLimit, "{error}");
