@@ -247,7 +247,10 @@ mod tests {
             // A Bearer challenge without a realm can't be answered.
             (&["Bearer service=\"x\""], None),
             (&["Bearer service=\"x\", Basic"], Some(Challenge::Basic)),
-            (&["\"\"\", ;;, Basic realm=\"unfinished"], Some(Challenge::Basic)),
+            (
+                &["\"\"\", ;;, Basic realm=\"unfinished"],
+                Some(Challenge::Basic),
+            ),
         ];
         for (headers, expected) in cases {
             assert_eq!(choose(headers.iter().copied()), *expected, "{headers:?}");

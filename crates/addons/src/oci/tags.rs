@@ -179,7 +179,10 @@ mod tests {
         let in_use = ["v0.1.0", "0.8.0+a", "1.10.0", "7.0.0"].map(str::to_owned);
         let (kept, rest) = kept(all.collect(), 2, &in_use);
         let tags = |list: &[Tag]| list.iter().map(|tag| tag.tag.clone()).collect::<Vec<_>>();
-        assert_eq!(tags(&kept), ["2.0.0-rc.1", "1.10.0", "1.2.0", "0.8.0_a", "v0.1.0"]);
+        assert_eq!(
+            tags(&kept),
+            ["2.0.0-rc.1", "1.10.0", "1.2.0", "0.8.0_a", "v0.1.0"]
+        );
         assert_eq!(tags(&rest), ["0.9.0"]);
     }
 
