@@ -135,23 +135,23 @@ pub async fn read(
         stopped: AtomicBool::new(false),
     };
     let nothing = Known::default();
-    let found: Vec<Found> = stream::iter(&names)
-        .map(|(chart, path)| {
-            let known = known.get(chart).unwrap_or(&nothing);
-            let in_use = in_use.get(chart).map_or(&[][..], Vec::as_slice);
-            let repository = registry.repository(path);
-            let pass = &pass;
-            async move { pass.chart(&repository, chart, known, in_use).await }
-        })
+    // Collected first: a stream over closures that borrow is not Send in the compiler's eyes.
+    let mut readings = Vec::with_capacity(names.len());
+    for (chart, path) in &names {
+        let known = known.get(chart).unwrap_or(&nothing);
+        let in_use = in_use.get(chart).map_or(&[][..], Vec::as_slice);
+        readings.push(pass.chart(registry.repository(path), chart, known, in_use));
+    }
+    let found: Vec<Found> = stream::iter(readings)
         .buffered(AT_ONCE)
         .try_collect()
         .await?;
     let mut collector = Collector::new(source.max_versions, in_use);
     let mut reading = Reading::default();
-    for (found, (name, _)) in found.into_iter().zip(names) {
-        collector.chart(&name);
+    for (found, (name, _)) in found.into_iter().zip(&names) {
+        collector.chart(name);
         for entry in found.entries {
-            collector.add(&name, entry);
+            collector.add(name, entry);
         }
         for _ in 0..found.skipped {
             collector.skip();

@@ -50,11 +50,12 @@ impl Pass<'_> {
     /// Reads one chart.
     pub async fn chart(
         &self,
-        repository: &Repository<'_>,
+        repository: Repository<'_>,
         name: &str,
         known: &Known,
         in_use: &[String],
     ) -> Result<Found, Failure> {
+        let repository = &repository;
         let listed = self.tags(repository, name).await?;
         let mut found = Found::default();
         let mut versions = Vec::new();
@@ -81,7 +82,7 @@ impl Pass<'_> {
                 Ok::<_, Failure>((tag, seen))
             }
         };
-        // Collected first: a stream over borrowing closures is not Send in the compiler's eyes.
+        // Collected first: see `read`.
         let looks: Vec<_> = kept.iter().enumerate().map(look).collect();
         let seen: Vec<_> = stream::iter(looks).buffered(AT_ONCE).try_collect().await?;
         for (tag, seen) in seen {

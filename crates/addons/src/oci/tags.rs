@@ -190,7 +190,8 @@ mod tests {
     fn where_the_list_goes_on() {
         let page = "https://reg.example:5000/v2/a/b/tags/list?n=1000";
         let next = "https://reg.example:5000/v2/a/b/tags/list?n=1000&last=1.0";
-        let cases: &[(&[&str], Result<Option<&str>, &str>)] = &[
+        type Next = Result<Option<&'static str>, &'static str>;
+        let cases: &[(&[&str], Next)] = &[
             (&[], Ok(None)),
             (&[""], Ok(None)),
             (

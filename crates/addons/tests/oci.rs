@@ -1,0 +1,844 @@
+//! Reading a registry: its tags, what stands under them, who we are to it, and what goes wrong.
+
+mod double;
+
+use std::collections::BTreeMap;
+
+use double::{Auth, Double, PASSWORD, Reply, USER_HEADER, limits, right, secret, wrong};
+use serde_json::{Value, json};
+use windlass_addons::Fault;
+use windlass_addons::catalogue::{Chart, InUse};
+use windlass_addons::failure::Failure;
+use windlass_addons::oci::{self, Known, KnownTags, Limits, Reading};
+use windlass_addons::source::{SecretData, Source};
+use windlass_api::addon::chart::Unavailable;
+use windlass_api::addon::{ChartVersion, RepositorySpec};
+
+async fn read(source: &Source) -> Result<Reading, Failure> {
+    read_with(source, &InUse::new(), &KnownTags::new(), &limits()).await
+}
+
+async fn read_with(
+    source: &Source,
+    in_use: &InUse,
+    known: &KnownTags,
+    limits: &Limits,
+) -> Result<Reading, Failure> {
+    // The hub runs each reading as a task of its own.
+    fn is_send<T: Send>(value: T) -> T {
+        value
+    }
+    let result = is_send(oci::read(source, in_use, known, limits)).await;
+    let text = format!("{result:?}");
+    for secret in [PASSWORD, "wrong-horse", "secret-token", "YWRhO"] {
+        assert!(!text.contains(secret), "a secret in {text}");
+    }
+    result
+}
+
+fn web(reading: &Reading) -> &Chart {
+    &reading.catalogue.charts["web"]
+}
+
+fn versions(reading: &Reading) -> Vec<&str> {
+    let versions = web(reading).versions.iter();
+    versions.map(|version| version.version.as_str()).collect()
+}
+
+fn unavailable(reading: &Reading) -> Vec<(&str, Option<Unavailable>)> {
+    let versions = web(reading).versions.iter();
+    versions
+        .map(|version| (version.version.as_str(), version.unavailable))
+        .collect()
+}
+
+fn known(reading: &Reading) -> KnownTags {
+    let charts = reading.catalogue.charts.iter();
+    charts
+        .map(|(name, chart)| {
+            let known = Known {
+                description: chart.description.clone(),
+                versions: chart.versions.clone(),
+            };
+            (name.clone(), known)
+        })
+        .collect()
+}
+
+fn keeping(source: Source, max_versions: usize) -> Source {
+    Source {
+        max_versions,
+        ..source
+    }
+}
+
+#[tokio::test]
+async fn a_long_list_is_read_page_by_page() {
+    for absolute in [false, true] {
+        let double = Double::start().await;
+        {
+            let mut held = double.held();
+            held.absolute = absolute;
+            held.tag_all("charts/web", (0..2300).map(|at| format!("1.{at}.0")));
+        }
+        let source = keeping(double.source("charts/web", None), 3);
+        let reading = read(&source).await.unwrap();
+        assert_eq!(versions(&reading), ["1.2299.0", "1.2298.0", "1.2297.0"]);
+        assert_eq!(web(&reading).omitted, 2297);
+        assert_eq!(double.count("GET", "/tags/list"), 3);
+        assert_eq!(double.count("GET", "/manifests/"), 3);
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_does_not_end_well() {
+    let elsewhere = Double::start().await;
+    let double = Double::start().await;
+    let link = |to: &str| {
+        let to = format!("<{to}>; rel=\"next\"");
+        move |_: &double::Seen| Some(Reply::of(200, "{\"tags\":[\"1.0.0\"]}").with("link", &to))
+    };
+    let source = double.source("web", Some(&right()));
+    let few = Limits {
+        pages: 3,
+        ..limits()
+    };
+    let none = InUse::new();
+
+    double.hook(link(&format!("http://{}/v2/web/tags/list", elsewhere.host)));
+    let failure = read(&source).await.unwrap_err();
+    assert_eq!(failure.fault(), Some(Fault::SourceRejectedRequest));
+    assert!(failure.to_string().contains("is elsewhere"), "{failure}");
+    assert!(elsewhere.asked().is_empty());
+
+    double.hook(link("/v2/web/tags/list?n=1000"));
+    let failure = read(&source).await.unwrap_err();
+    assert_eq!(failure.fault(), None);
+    assert!(
+        failure.to_string().contains("goes in a circle"),
+        "{failure}"
+    );
+
+    let mut page = 0;
+    double.hook(move |_| {
+        page += 1;
+        let next = format!("<?n=1000&last={page}>; rel=next");
+        Some(Reply::of(200, "{\"tags\":[\"1.0.0\"]}").with("link", next))
+    });
+    let failure = read_with(&source, &none, &KnownTags::new(), &few)
+        .await
+        .unwrap_err();
+    assert_eq!(failure.fault(), Some(Fault::IndexTooLarge), "{failure}");
+
+    let tight = Limits {
+        page_bytes: 10,
+        ..limits()
+    };
+    let failure = read_with(&source, &none, &KnownTags::new(), &tight)
+        .await
+        .unwrap_err();
+    assert_eq!(failure.fault(), None);
+    assert!(
+        failure.to_string().contains("more than 10 bytes"),
+        "{failure}"
+    );
+
+    double.hook(|seen| {
+        seen.path
+            .ends_with("/list")
+            .then(|| Reply::of(200, "<html>"))
+    });
+    let failure = read(&source).await.unwrap_err();
+    assert_eq!(failure.fault(), None);
+    assert!(failure.to_string().contains("no list of tags"), "{failure}");
+}
+
+#[tokio::test]
+async fn a_chart_without_tags_is_a_chart() {
+    let double = Double::start().await;
+    double.hook(|seen| {
+        seen.path
+            .ends_with("/list")
+            .then(|| Reply::of(200, r#"{"tags":null}"#))
+    });
+    let reading = read(&double.source("web", None)).await.unwrap();
+    assert_eq!(web(&reading), &Chart::default());
+}
+
+/// What comes of it: read, or AuthenticationFailed with a message that holds these.
+type Outcome = Result<(), &'static [&'static str]>;
+
+#[tokio::test]
+async fn who_may_read() {
+    const BOTH: &[&str] = &["the credentials were refused", "without them too"];
+    const STRANGER: &[&str] = &["401", "UNAUTHORIZED", "secretRef"];
+    let token = Auth::Token(None);
+    let cases: [(Auth, Option<SecretData>, Outcome); 11] = [
+        (Auth::Open, None, Ok(())),
+        (Auth::Open, Some(right()), Ok(())),
+        (Auth::Open, Some(wrong()), Ok(())),
+        (Auth::Basic, None, Err(STRANGER)),
+        (Auth::Basic, Some(right()), Ok(())),
+        (Auth::Basic, Some(wrong()), Err(BOTH)),
+        (token.clone(), None, Err(STRANGER)),
+        (token.clone(), Some(right()), Ok(())),
+        (token, Some(wrong()), Err(BOTH)),
+        (Auth::Public, None, Ok(())),
+        // Credentials that have expired are no reason to do without a public chart.
+        (Auth::Public, Some(wrong()), Ok(())),
+    ];
+    for (auth, secret, expected) in cases {
+        let double = Double::start().await;
+        double.held().auth = auth.clone();
+        double.held().push("charts/web", "1.0.0", &json!({}));
+        let result = read(&double.source("charts/web", secret.as_ref())).await;
+        let case = format!("{auth:?} with {:?}", secret.map(|secret| secret.len()));
+        match (result, expected) {
+            (Ok(reading), Ok(())) => assert_eq!(versions(&reading), ["1.0.0"], "{case}"),
+            (Err(failure), Err(parts)) => {
+                assert_eq!(failure.fault(), Some(Fault::AuthenticationFailed), "{case}");
+                for part in parts {
+                    assert!(failure.to_string().contains(part), "{case}: {failure}");
+                }
+            }
+            (result, _) => panic!("{case}: {result:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_token_of_the_users_own_is_sent_as_it_is() {
+    let double = Double::start().await;
+    double.held().push("web", "1.0.0", &json!({}));
+    double.hook(|seen| {
+        let known = seen.authorization.as_deref() == Some("Bearer a-long-token");
+        (!known).then(|| Reply::error(401, "UNAUTHORIZED"))
+    });
+    let secret = |token: &str| BTreeMap::from([("token".to_owned(), token.as_bytes().to_vec())]);
+    let reading = read(&double.source("web", Some(&secret("a-long-token"))))
+        .await
+        .unwrap();
+    assert_eq!(versions(&reading), ["1.0.0"]);
+    let failure = read(&double.source("web", Some(&secret("a-short-token"))))
+        .await
+        .unwrap_err();
+    assert_eq!(failure.fault(), Some(Fault::AuthenticationFailed));
+}
+
+#[tokio::test]
+async fn a_token_that_expires_meanwhile_is_exchanged_again() {
+    let double = Double::start().await;
+    {
+        let mut held = double.held();
+        held.auth = Auth::Token(None);
+        // After the list, and in the middle of the rest.
+        held.expire_at = vec![1, 14];
+        held.tag_all("web", (0..12).map(|at| format!("1.0.{at}")));
+    }
+    let reading = read(&double.source("web", Some(&right()))).await.unwrap();
+    assert_eq!(versions(&reading).len(), 12);
+    assert_eq!(reading.pending, 0);
+    assert_eq!(double.count("GET", "/token"), 3);
+}
+
+#[tokio::test]
+async fn a_token_that_is_never_taken_ends_the_reading() {
+    let double = Double::start().await;
+    double.held().auth = Auth::Token(None);
+    let realm = format!(
+        "Bearer realm=\"http://{}/token\",service=\"double\"",
+        double.host
+    );
+    double.hook(move |seen| {
+        let refused = Reply::error(401, "UNAUTHORIZED").with("www-authenticate", &realm);
+        (seen.path != "/token").then_some(refused)
+    });
+    let failure = read(&double.source("web", Some(&right())))
+        .await
+        .unwrap_err();
+    assert_eq!(failure.fault(), Some(Fault::AuthenticationFailed));
+    assert!(double.count("GET", "/token") <= 4);
+}
+
+#[tokio::test]
+async fn the_token_endpoint_may_be_elsewhere_but_not_anywhere() {
+    let issuer = Double::start().await;
+    let double = Double::start().await;
+    double.held().push("web", "1.0.0", &json!({}));
+    double.held().auth = Auth::Token(Some(format!("http://{}/token", issuer.host)));
+    let failure = read(&double.source("web", Some(&right())))
+        .await
+        .unwrap_err();
+    // Its tokens are another double's, so that they are refused; but it was asked, with the credentials.
+    assert_eq!(failure.fault(), Some(Fault::AuthenticationFailed));
+    assert!(
+        issuer
+            .held()
+            .identities()
+            .contains(&Some(USER_HEADER.to_owned()))
+    );
+
+    for realm in [
+        "http://169.254.169.254/token",
+        "http://[fe80::1]/token",
+        "ftp://x/",
+        "token",
+    ] {
+        double.held().auth = Auth::Token(Some(realm.to_owned()));
+        let failure = read(&double.source("web", Some(&right())))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            failure.fault(),
+            Some(Fault::SourceRejectedRequest),
+            "{realm}"
+        );
+        assert!(failure.to_string().contains("is not asked"), "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_endpoint_that_is_out_of_order_may_pass() {
+    let double = Double::start().await;
+    double.held().auth = Auth::Token(None);
+    let cases: [(Reply, Option<Fault>, &str); 5] = [
+        (Reply::of(500, ""), None, "500"),
+        (Reply::of(429, "").with("retry-after", "7"), None, "429"),
+        (Reply::of(200, "{}"), None, "without a usable token"),
+        (
+            Reply::of(200, r#"{"token":"a\nb"}"#),
+            None,
+            "without a usable token",
+        ),
+        (Reply::of(404, ""), Some(Fault::SourceNotFound), "404"),
+    ];
+    for (reply, fault, part) in cases {
+        let waits = reply.status == 429;
+        double.hook(move |seen| (seen.path == "/token").then(|| reply.clone()));
+        let failure = read(&double.source("web", Some(&right())))
+            .await
+            .unwrap_err();
+        assert_eq!(failure.fault(), fault, "{failure}");
+        assert!(failure.to_string().contains(part), "{failure}");
+        assert_eq!(
+            failure.retry_after().map(|wait| wait.as_secs()),
+            waits.then_some(7)
+        );
+    }
+}
+
+#[tokio::test]
+async fn another_host_gets_no_credentials_and_has_no_say_in_who_does() {
+    let store = Double::start().await;
+    let thief = Double::start().await;
+    let double = Double::start().await;
+    double.held().auth = Auth::Basic;
+    double
+        .held()
+        .push("web", "1.0.0", &json!({"appVersion": "7"}));
+    store.held().blobs = double.held().blobs.clone();
+    let to = format!("http://{}", store.host);
+    double.hook(move |seen| {
+        let to = format!("{to}{}", seen.path);
+        seen.path
+            .contains("/blobs/")
+            .then(|| Reply::of(307, "").with("location", to))
+    });
+    let source = double.source("web", Some(&right()));
+    let reading = read(&source).await.unwrap();
+    assert_eq!(web(&reading).versions[0].app_version.as_deref(), Some("7"));
+    assert_eq!(store.held().identities(), [None].into());
+
+    let realm = format!(
+        "Bearer realm=\"http://{}/token\",service=\"double\"",
+        thief.host
+    );
+    store.hook(move |_| Some(Reply::error(401, "UNAUTHORIZED").with("www-authenticate", &realm)));
+    let failure = read(&source).await.unwrap_err();
+    assert_eq!(failure.fault(), Some(Fault::AuthenticationFailed));
+    assert!(
+        failure.to_string().contains("not sent to another host"),
+        "{failure}"
+    );
+    assert!(thief.asked().is_empty());
+}
+
+#[tokio::test]
+async fn what_the_registry_answers_decides() {
+    let not_found = Some(Fault::SourceNotFound);
+    let denied = Some(Fault::AuthenticationFailed);
+    let rejected = Some(Fault::SourceRejectedRequest);
+    let cases = [
+        (404, "NAME_UNKNOWN", not_found),
+        (401, "UNAUTHORIZED", denied),
+        (403, "DENIED", denied),
+        (400, "NAME_INVALID", rejected),
+        (405, "UNSUPPORTED", rejected),
+        (410, "", rejected),
+        (429, "TOOMANYREQUESTS", None),
+        (403, "TOOMANYREQUESTS", None),
+        (408, "", None),
+        (404, "UNAVAILABLE", None),
+        (500, "UNKNOWN", None),
+        (503, "", None),
+    ];
+    let double = Double::start().await;
+    for (status, code, fault) in cases {
+        let reply = match code {
+            "" => Reply::of(status, "a page for people"),
+            code => Reply::error(status, code),
+        };
+        let reply = reply.with("retry-after", "30");
+        double.hook(move |seen| seen.path.ends_with("/list").then(|| reply.clone()));
+        let failure = read(&double.source("charts/web", None)).await.unwrap_err();
+        let text = failure.to_string();
+        assert_eq!(failure.fault(), fault, "{status} {code}: {text}");
+        assert!(
+            text.contains(&status.to_string()) && text.contains(code),
+            "{text}"
+        );
+        assert!(text.contains("/v2/charts/web/tags/list"), "{text}");
+        assert_eq!(failure.retry_after().is_some(), fault.is_none(), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_registry_that_stumbles_is_asked_again() {
+    let double = Double::start().await;
+    double.held().push("web", "1.0.0", &json!({}));
+    let mut failures = 2;
+    double.hook(move |seen| {
+        let fails = seen.path.ends_with("/list") && failures > 0;
+        failures -= i32::from(fails);
+        fails.then(|| Reply::of(502, ""))
+    });
+    let reading = read(&double.source("web", None)).await.unwrap();
+    assert_eq!(versions(&reading), ["1.0.0"]);
+}
+
+#[tokio::test]
+async fn a_server_that_repeats_what_it_was_sent_gives_nothing_away() {
+    let double = Double::start().await;
+    double.held().auth = Auth::Token(None);
+    double.hook(|seen| {
+        let words = format!("bad: {:?} {PASSWORD}", seen.authorization);
+        let body = json!({"errors": [{"code": "DENIED", "message": words}]});
+        let repeats = seen.path.ends_with("/list") && seen.authorization.is_some();
+        repeats.then(|| Reply::of(403, body.to_string()))
+    });
+    // `read` itself looks for secrets.
+    let failure = read(&double.source("web", Some(&right())))
+        .await
+        .unwrap_err();
+    assert!(failure.to_string().contains("(hidden)"), "{failure}");
+}
+
+#[tokio::test]
+async fn which_tags_are_versions_and_how_they_are_spelled() {
+    let double = Double::start().await;
+    let tags = [
+        "1.0.0",
+        "v1.0.1",
+        "1.2.3_build.5",
+        "2024.01.15",
+        "latest",
+        "main",
+        "sha256-9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08.sig",
+        "1.0.0.att",
+    ];
+    double.held().tag_all("web", tags.map(str::to_owned));
+    let reading = read(&double.source("web", None)).await.unwrap();
+    assert_eq!(
+        versions(&reading),
+        ["2024.01.15", "1.2.3+build.5", "v1.0.1", "1.0.0"]
+    );
+    assert_eq!(reading.catalogue.skipped, 2);
+    assert_eq!(double.count("GET", "/manifests/1.2.3_build.5"), 1);
+    assert_eq!(double.count("GET", "/manifests/v1.0.1"), 1);
+}
+
+#[tokio::test]
+async fn what_a_version_says_of_itself() {
+    let double = Double::start().await;
+    double
+        .held()
+        .push("web", "1.0.0", &json!({"description": "old"}));
+    let digest = double.held().push(
+        "web",
+        "1.1.0",
+        &json!({"description": "A web server", "appVersion": "1.27", "kubeVersion": ">=1.28",
+            "deprecated": true, "type": "library"}),
+    );
+    let reading = read(&double.source("web", None)).await.unwrap();
+    assert_eq!(web(&reading).description.as_deref(), Some("A web server"));
+    let expected = ChartVersion {
+        version: "1.1.0".to_owned(),
+        digest: Some(digest),
+        created: web(&reading).versions[0].created.clone(),
+        app_version: Some("1.27".to_owned()),
+        kube_version: Some(">=1.28".to_owned()),
+        deprecated: Some(true),
+        library: Some(true),
+        ..ChartVersion::default()
+    };
+    assert_eq!(web(&reading).versions[0], expected);
+    assert_eq!(
+        expected.created.unwrap().0.to_string(),
+        "2026-01-02T03:04:05Z"
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_chart_is_listed_as_such() {
+    let double = Double::start().await;
+    {
+        let mut held = double.held();
+        let chart = held.chart(&json!({}), double::archive_of("x"));
+        let with = |path: &str, value: Value| {
+            let mut changed = chart.clone();
+            *changed.pointer_mut(path).unwrap() = value;
+            changed
+        };
+        held.manifest("web", "1.0.0", &chart);
+        held.manifest("web", "2.0.0", &json!({"manifests": []}));
+        let config = with(
+            "/config/mediaType",
+            json!("application/vnd.oci.image.config.v1+json"),
+        );
+        held.manifest("web", "3.0.0", &config);
+        held.manifest("web", "4.0.0", &with("/layers", json!([])));
+        held.manifest("web", "5.0.0", &json!("nonsense"));
+        held.manifest(
+            "web",
+            "6.0.0",
+            &with("/layers/0/mediaType", json!("application/tar+gzip")),
+        );
+    }
+    let odd = Some(Unavailable::UnsupportedMediaType);
+    let expected = [
+        ("6.0.0", None),
+        ("5.0.0", odd),
+        ("4.0.0", odd),
+        ("3.0.0", odd),
+        ("2.0.0", odd),
+        ("1.0.0", None),
+    ];
+    let source = double.source("web", None);
+    let reading = read(&source).await.unwrap();
+    assert_eq!(unavailable(&reading), expected);
+    assert_eq!(reading.pending, 0);
+
+    // The verdict holds as long as the digest does.
+    double.asked();
+    let again = read_with(&source, &InUse::new(), &known(&reading), &limits())
+        .await
+        .unwrap();
+    assert_eq!(unavailable(&again), expected);
+    assert_eq!(
+        (double.count("HEAD", ""), double.count("GET", "/manifests/")),
+        (6, 0)
+    );
+}
+
+#[tokio::test]
+async fn one_tag_that_fails() {
+    let pending = Some(Unavailable::ResolvePending);
+    let cases: [(Reply, Option<Unavailable>); 5] = [
+        (Reply::error(500, "UNKNOWN"), pending),
+        (Reply::error(429, "TOOMANYREQUESTS"), pending),
+        (Reply::error(400, "MANIFEST_INVALID"), pending),
+        (
+            Reply::of(200, "{}").with(
+                "docker-content-digest",
+                format!("sha256:{}", "0".repeat(64)),
+            ),
+            pending,
+        ),
+        (
+            Reply::of(200, "{}"),
+            Some(Unavailable::UnsupportedMediaType),
+        ),
+    ];
+    for (reply, expected) in cases {
+        let double = Double::start().await;
+        double.held().push("web", "1.0.0", &json!({}));
+        double.held().push("web", "0.9.0", &json!({}));
+        let status = reply.status;
+        double.hook(move |seen| seen.path.ends_with("/0.9.0").then(|| reply.clone()));
+        let reading = read(&double.source("web", None)).await.unwrap();
+        assert_eq!(unavailable(&reading)[1], ("0.9.0", expected), "{status}");
+        assert_eq!(
+            reading.pending,
+            usize::from(expected == pending),
+            "{status}"
+        );
+        assert_eq!(reading.cause.is_some(), expected == pending, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_tag_that_is_gone_since_the_list_was_made() {
+    let double = Double::start().await;
+    double.held().push("web", "1.0.0", &json!({}));
+    double.hook(|seen| {
+        let list = seen.path.ends_with("/list");
+        list.then(|| Reply::of(200, r#"{"tags":["1.0.0","1.1.0"]}"#))
+    });
+    let reading = read(&double.source("web", None)).await.unwrap();
+    assert_eq!(unavailable(&reading), [("1.0.0", None)]);
+}
+
+#[tokio::test]
+async fn one_tag_that_is_refused_ends_the_reading() {
+    for status in [401, 403] {
+        let double = Double::start().await;
+        double.held().push("web", "1.0.0", &json!({}));
+        double.held().push("web", "0.9.0", &json!({}));
+        double.hook(move |seen| {
+            seen.path
+                .ends_with("/0.9.0")
+                .then(|| Reply::error(status, "DENIED"))
+        });
+        let failure = read(&double.source("web", None)).await.unwrap_err();
+        assert_eq!(
+            failure.fault(),
+            Some(Fault::AuthenticationFailed),
+            "{status}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_pending_is_looked_at_the_next_time() {
+    let double = Double::start().await;
+    double
+        .held()
+        .tag_all("web", (0..20).map(|at| format!("1.0.{at}")));
+    let few = Limits {
+        manifests: 15,
+        ..limits()
+    };
+    let source = double.source("web", None);
+    let first = read_with(&source, &InUse::new(), &KnownTags::new(), &few)
+        .await
+        .unwrap();
+    assert_eq!(first.pending, 5);
+    assert_eq!(versions(&first).len(), 20);
+    // Nobody was asked, so that there is no cause.
+    assert_eq!(first.cause, None);
+    let second = read_with(&source, &InUse::new(), &known(&first), &few)
+        .await
+        .unwrap();
+    assert_eq!(second.pending, 0);
+}
+
+#[tokio::test]
+async fn a_registry_that_has_enough_is_left_alone() {
+    let double = Double::start().await;
+    double
+        .held()
+        .tag_all("web", (0..60).map(|at| format!("1.0.{at}")));
+    double.hook(|seen| {
+        let manifest = seen.path.contains("/manifests/");
+        manifest.then(|| Reply::error(429, "TOOMANYREQUESTS"))
+    });
+    let reading = read(&double.source("web", None)).await.unwrap();
+    assert_eq!(reading.pending, 60);
+    // Those that were under way when the first answer came.
+    assert!(double.count("GET", "/manifests/") <= 16);
+}
+
+#[tokio::test]
+async fn what_is_known_is_not_asked_for_again_but_watched() {
+    let double = Double::start().await;
+    for at in 0..20 {
+        double.held().push(
+            "web",
+            &format!("1.0.{at}"),
+            &json!({"description": "before"}),
+        );
+    }
+    let source = double.source("web", None);
+    let first = read(&source).await.unwrap();
+    let known = known(&first);
+    let in_use = InUse::from([("web".to_owned(), vec!["1.0.3".to_owned()])]);
+    let few = Limits {
+        watched: 2,
+        ..limits()
+    };
+
+    double.asked();
+    let second = read_with(&source, &in_use, &known, &few).await.unwrap();
+    assert_eq!(second, first);
+    let mut asked = double.asked();
+    asked.sort();
+    assert_eq!(
+        asked,
+        [
+            "GET /v2/",
+            "GET /v2/web/tags/list",
+            "HEAD /v2/web/manifests/1.0.18",
+            "HEAD /v2/web/manifests/1.0.19",
+            "HEAD /v2/web/manifests/1.0.3",
+        ]
+    );
+
+    // Two tags move: the one that is watched is seen.
+    let digest = double
+        .held()
+        .push("web", "1.0.3", &json!({"appVersion": "moved"}));
+    double
+        .held()
+        .push("web", "1.0.4", &json!({"appVersion": "moved"}));
+    let third = read_with(&source, &in_use, &known, &few).await.unwrap();
+    let version = |at: usize| &web(&third).versions[at];
+    assert_eq!(version(16).digest.as_ref(), Some(&digest));
+    assert_eq!(version(16).app_version.as_deref(), Some("moved"));
+    assert_eq!(version(15), &web(&first).versions[15]);
+    assert_eq!(web(&third).description.as_deref(), Some("before"));
+
+    // A forced reading knows nothing.
+    let forced = read_with(&source, &in_use, &KnownTags::new(), &few)
+        .await
+        .unwrap();
+    assert_eq!(
+        web(&forced).versions[15].app_version.as_deref(),
+        Some("moved")
+    );
+}
+
+#[tokio::test]
+async fn a_known_version_outlives_a_registry_that_stumbles() {
+    let double = Double::start().await;
+    double
+        .held()
+        .push("web", "1.0.0", &json!({"appVersion": "1"}));
+    let source = double.source("web", None);
+    let first = read(&source).await.unwrap();
+    for status in [500, 405, 429] {
+        double.hook(move |seen| (seen.method == "HEAD").then(|| Reply::of(status, "")));
+        let again = read_with(&source, &InUse::new(), &known(&first), &limits())
+            .await
+            .unwrap();
+        assert_eq!(again, first, "{status}");
+    }
+    double.hook(|seen| (seen.method == "HEAD").then(|| Reply::of(403, "")));
+    let failure = read_with(&source, &InUse::new(), &known(&first), &limits())
+        .await
+        .unwrap_err();
+    assert_eq!(failure.fault(), Some(Fault::AuthenticationFailed));
+}
+
+#[tokio::test]
+async fn versions_in_use_are_kept_beyond_the_bound() {
+    let double = Double::start().await;
+    double
+        .held()
+        .tag_all("web", (0..20).map(|at| format!("1.0.{at}")));
+    let in_use = InUse::from([(
+        "web".to_owned(),
+        vec!["1.0.3".to_owned(), "1.0.19".to_owned()],
+    )]);
+    let source = keeping(double.source("web", None), 2);
+    let reading = read_with(&source, &in_use, &KnownTags::new(), &limits())
+        .await
+        .unwrap();
+    let none = |version| (version, None);
+    let expected = ["1.0.19", "1.0.18", "1.0.17", "1.0.3"].map(none);
+    assert_eq!(unavailable(&reading), expected);
+    assert_eq!(web(&reading).omitted, 16);
+}
+
+#[tokio::test]
+async fn bounds_of_what_is_read_of_one_version() {
+    let double = Double::start().await;
+    let long = "x".repeat(70 << 10);
+    double.held().push(
+        "web",
+        "1.0.0",
+        &json!({"appVersion": "1", "description": long}),
+    );
+    let source = double.source("web", None);
+    let reading = read(&source).await.unwrap();
+    // Chart.yaml is too large to be read; the version can be placed all the same.
+    assert_eq!(unavailable(&reading), [("1.0.0", None)]);
+    assert_eq!(web(&reading).versions[0].app_version, None);
+    assert_eq!(double.count("GET", "/blobs/"), 0);
+
+    let tight = Limits {
+        manifest_bytes: 100,
+        ..limits()
+    };
+    let reading = read_with(&source, &InUse::new(), &KnownTags::new(), &tight)
+        .await
+        .unwrap();
+    assert_eq!(
+        unavailable(&reading),
+        [("1.0.0", Some(Unavailable::ResolvePending))]
+    );
+    let cause = reading.cause.unwrap().to_string();
+    assert!(cause.contains("more than 100 bytes"), "{cause}");
+}
+
+#[tokio::test]
+async fn several_charts_below_one_url() {
+    let double = Double::start().await;
+    double.held().push("team/charts/web", "1.0.0", &json!({}));
+    double.held().push("team/charts/db", "2.0.0", &json!({}));
+    let of = |charts: &[&str]| RepositorySpec {
+        url: format!("oci://{}/team/charts", double.host),
+        charts: Some(charts.iter().copied().map(str::to_owned).collect()),
+        ..RepositorySpec::default()
+    };
+    let source = double.source_of(&of(&["web", "db"]), None);
+    let reading = read(&source).await.unwrap();
+    let names: Vec<_> = reading.catalogue.charts.keys().collect();
+    assert_eq!(names, ["db", "web"]);
+
+    let source = double.source_of(&of(&["web", "missing", "gone", "db"]), None);
+    let failure = read(&source).await.unwrap_err();
+    assert_eq!(failure.fault(), Some(Fault::SourceNotFound));
+    assert!(
+        failure.to_string().starts_with("chart missing: "),
+        "{failure}"
+    );
+
+    for odd in ["UPPER", "a/b", "..", "a b", ".a"] {
+        double.asked();
+        let source = double.source_of(&of(&["web", odd]), None);
+        let failure = read(&source).await.unwrap_err();
+        assert_eq!(failure.fault(), Some(Fault::InvalidRepositoryUrl), "{odd}");
+        assert!(double.asked().is_empty(), "{odd}");
+    }
+}
+
+#[tokio::test]
+async fn tokens_are_asked_for_each_chart_by_itself() {
+    let double = Double::start().await;
+    double.held().auth = Auth::Token(None);
+    double.held().push("team/web", "1.0.0", &json!({}));
+    double.held().push("team/db", "2.0.0", &json!({}));
+    let spec = RepositorySpec {
+        url: format!("oci://{}/team", double.host),
+        charts: Some(vec!["web".to_owned(), "db".to_owned()]),
+        ..RepositorySpec::default()
+    };
+    read(&double.source_of(&spec, Some(&secret(double::USER, PASSWORD))))
+        .await
+        .unwrap();
+    let held = double.held();
+    let mut scopes: Vec<_> = held
+        .seen
+        .iter()
+        .filter(|seen| seen.path == "/token")
+        .map(|seen| seen.query.as_str())
+        .collect();
+    scopes.sort_unstable();
+    assert_eq!(
+        scopes,
+        [
+            "scope=repository%3Ateam%2Fdb%3Apull&service=double",
+            "scope=repository%3Ateam%2Fweb%3Apull&service=double",
+        ]
+    );
+}
