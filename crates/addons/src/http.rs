@@ -496,7 +496,7 @@ fn builder(tls: &Tls, timeout: Duration) -> Result<ClientBuilder, Failure> {
 
 fn unreachable(url: &Url, error: &reqwest::Error) -> Failure {
     let shown = shown(url);
-    if chain(error).any(|error| error.is::<LinkLocal>()) {
+    if chain(error).any(<dyn Error>::is::<LinkLocal>) {
         let message = format!("{shown}: {LinkLocal}");
         return Failure::terminal(Fault::SourceRejectedRequest, message);
     }

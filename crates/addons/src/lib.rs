@@ -19,6 +19,7 @@ pub mod archive;
 pub mod catalogue;
 pub mod evaluate;
 pub mod failure;
+pub mod helm;
 pub mod http;
 pub mod oci;
 pub mod range;
