@@ -22,6 +22,7 @@ pub mod failure;
 pub mod helm;
 pub mod http;
 pub mod oci;
+pub mod placed;
 pub mod range;
 pub mod schedule;
 pub mod source;
