@@ -24,9 +24,12 @@ pub mod http;
 pub mod oci;
 pub mod placed;
 pub mod range;
+pub mod reading;
 pub mod schedule;
 pub mod source;
 pub mod version;
 
 pub use self::failure::{Failure, Fault};
+pub use self::helm::Reading;
+pub use self::reading::read;
 pub use self::source::Source;

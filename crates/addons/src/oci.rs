@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use windlass_api::addon::ChartVersion;
+use windlass_api::addon::{ChartSpec, ChartVersion};
 use windlass_cluster::clock::{self, Instant};
 
 use self::chart::Found;
@@ -94,7 +94,17 @@ pub struct Known {
     pub versions: Vec<ChartVersion>,
 }
 
-/// What is known from before, by name of the chart; empty for a forced reading.
+impl From<&ChartSpec> for Known {
+    fn from(spec: &ChartSpec) -> Self {
+        Self {
+            description: spec.description.clone(),
+            versions: spec.versions.clone(),
+        }
+    }
+}
+
+/// What is known from before, by name of the chart. Empty for a forced reading, and where the source was
+/// another one then: the same tags mean something else at another url.
 pub type KnownTags = BTreeMap<String, Known>;
 
 /// What a reading has found.

@@ -842,3 +842,29 @@ async fn tokens_are_asked_for_each_chart_by_itself() {
         ]
     );
 }
+
+#[tokio::test]
+async fn one_call_reads_either_kind() {
+    let double = Double::start().await;
+    let index =
+        "apiVersion: v1\nentries:\n  web:\n  - {name: web, version: 1.0.0, urls: [web.tgz]}\n";
+    let files = [("/charts/index.yaml".to_owned(), index.as_bytes().to_vec())];
+    double.held().files.extend(files);
+    double.held().push("charts/web", "1.0.0", &json!({}));
+    let classic = RepositorySpec {
+        url: format!("http://{}/charts", double.host),
+        ..RepositorySpec::default()
+    };
+    let sources = [
+        double.source_of(&classic, None),
+        double.source("charts/web", None),
+    ];
+    for source in sources {
+        let read = windlass_addons::read(&source, &InUse::new(), None, &KnownTags::new()).await;
+        let windlass_addons::Reading::Read { catalogue, .. } = read.unwrap() else {
+            panic!("nothing was known before");
+        };
+        let versions = &catalogue.charts["web"].versions;
+        assert_eq!(versions[0].version, "1.0.0", "{:?}", source.protocol);
+    }
+}
