@@ -62,7 +62,7 @@ pub struct Limits {
     pub manifest_bytes: usize,
     /// Most bytes of a Chart.yaml as JSON; of a larger one nothing is read.
     pub config_bytes: usize,
-    /// Most manifests that are asked for in one reading; what is left is pending until the next one.
+    /// Most versions that are looked at anew in one reading; what is left is pending until the next one.
     pub manifests: usize,
     /// How many of the newest versions are looked at each time.
     pub watched: usize,
@@ -184,11 +184,15 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Whether one more manifest may be asked for.
-    fn may_ask(&self) -> bool {
-        !self.stopped.load(Ordering::Relaxed)
-            && clock::monotonic() < self.until
-            && self.asked.fetch_add(1, Ordering::Relaxed) < self.limits.manifests
+    /// Whether there is time, and the registry bears it.
+    fn may_watch(&self) -> bool {
+        !self.stopped.load(Ordering::Relaxed) && clock::monotonic() < self.until
+    }
+
+    /// Whether one more version may be looked at. Those that are only watched don't count, lest the many of
+    /// one chart keep the new ones of another from ever being looked at.
+    fn may_look(&self) -> bool {
+        self.may_watch() && self.asked.fetch_add(1, Ordering::Relaxed) < self.limits.manifests
     }
 
     /// The registry has asked to be left alone.

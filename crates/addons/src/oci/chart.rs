@@ -178,7 +178,7 @@ impl Pass<'_> {
                 description: None,
             })
         };
-        if !watched || !self.may_ask() {
+        if !watched || !self.may_watch() {
             return Ok(same());
         }
         let answer = match self.manifest(repository, Method::HEAD, &tag.tag).await {
@@ -200,7 +200,7 @@ impl Pass<'_> {
 
     /// Looks at a tag anew.
     async fn resolve(&self, repository: &Repository<'_>, tag: &Tag) -> Result<Seen, Failure> {
-        if !self.may_ask() {
+        if !self.may_look() {
             return Ok(Seen::Pending(None));
         }
         match self.resolved(repository, tag).await {

@@ -1,8 +1,8 @@
 //! Fetching a chart's archive, from either kind of repository.
 
-mod double;
-
-use double::{Auth, Double, PASSWORD, Reply, USER_HEADER, archive_limits, archive_of, right};
+use crate::double::{
+    Auth, Double, PASSWORD, Reply, USER_HEADER, archive_limits, archive_of, right,
+};
 use serde_json::json;
 use windlass_addons::archive::{self, Archive, Limits};
 use windlass_addons::failure::{Failure, Fault};

@@ -1,6 +1,5 @@
 //! A registry, and a server of plain files, as these tests want them: on a loopback address, told what to
 //! hold and how to misbehave, and remembering who asked for what.
-#![allow(dead_code, reason = "each suite uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::collections::{BTreeMap, BTreeSet};
