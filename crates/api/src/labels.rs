@@ -90,6 +90,15 @@ pub const FORCE_LEAVE: &str = "windlass.dev/force-leave";
 /// refused there from then on has none any more.
 pub const RIGHTS_ASKED_BACK: &str = "windlass.dev/rights-asked-back";
 
+/// On what the hub makes of an Addon: the Addon's name.
+pub const ADDON: &str = "addons.windlass.dev/addon";
+/// On the envelopes of an Addon, annotation: digest of what their render depends on, the same on all
+/// envelopes of one render.
+pub const ADDON_RENDER: &str = "addons.windlass.dev/render";
+/// On the envelopes of an Addon, annotation: how many envelopes their render has in all. Fewer with the same
+/// [`ADDON_RENDER`] means that not all are written yet.
+pub const ADDON_PARTS: &str = "addons.windlass.dev/parts";
+
 /// Key of the taint of a cluster that is drained, as upstream's kubectl plugin has it (API §10.3).
 pub const CORDON_KEY: &str = "cordon-key";
 /// Its value.
@@ -122,6 +131,17 @@ pub const IS_LATEST_APPROVAL: &str = "kubernetes-fleet.io/isLatestUpdateRunAppro
 pub const RUN_FINALIZER: &str = "kubernetes-fleet.io/stagedupdaterun-finalizer";
 /// On a binding: UID of the update run that moved it last.
 pub const MOVED_BY_RUN: &str = "windlass.dev/update-run";
+/// On what the hub makes of an Addon: the Addon's name.
+pub const ADDON: &str = "addons.windlass.dev/addon";
+/// On an envelope in a resource snapshot, annotation: it holds what the hub has rendered of an Addon, nothing
+/// else. The hub puts it there as it selects, and takes it off what others wrote.
+pub const ADDON_VOUCHED: &str = "addons.windlass.dev/vouched";
+/// On a resource snapshot's master, annotation: the Addons whose renders it holds, each as `name=digest`,
+/// separated by commas.
+pub const ADDON_RENDERS: &str = "addons.windlass.dev/renders";
+/// On the envelopes of an Addon, annotation: digest of what their render depends on, the same on all
+/// envelopes of one render.
+pub const ADDON_RENDER: &str = "addons.windlass.dev/render";
 /// On an AddonRepository: asks for a reading now; another value asks again.
 pub const SYNC_REQUESTED_AT: &str = "windlass.dev/sync-requested-at";
 /// On an AddonChart: name of its AddonRepository, if that fits.

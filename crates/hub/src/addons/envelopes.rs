@@ -1,0 +1,209 @@
+//! The envelopes of an Addon on the hub: whether they hold what they should, and writing them. They are
+//! watched as metadata; what is in one is read once per version of it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::{StreamExt, stream};
+use kube::ResourceExt;
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use serde_json::json;
+use windlass_addons::pack::{Envelope, Mark};
+use windlass_api::addon::{Addon, RenderedEnvelope};
+use windlass_api::labels;
+use windlass_cluster::{ApiError, ObjectKey};
+use windlass_status::digest::Digest;
+
+use super::Meta;
+use super::addon::{AddonActor, owner_of};
+use crate::select::renders::{content, kind_of};
+
+/// Envelopes written at once.
+const AT_ONCE: usize = 4;
+
+/// Digests of what is in envelopes, by Addon, kind and name, and the version that they are of.
+#[derive(Clone, Default)]
+pub(super) struct Seen(Arc<Mutex<HashMap<String, Versions>>>);
+
+type Versions = HashMap<(Option<String>, String), (String, Digest)>;
+
+impl Seen {
+    /// Forgets an Addon that is gone.
+    pub(super) fn forget(&self, addon: &str) {
+        self.lock().remove(addon);
+    }
+
+    fn get(&self, addon: &str, listed: &RenderedEnvelope, version: &str) -> Option<Digest> {
+        let all = self.lock();
+        let key = (listed.namespace.clone(), listed.name.clone());
+        let (of, digest) = all.get(addon)?.get(&key)?;
+        (of == version).then_some(*digest)
+    }
+
+    fn put(&self, addon: &str, listed: &RenderedEnvelope, version: &str, digest: Digest) {
+        let key = (listed.namespace.clone(), listed.name.clone());
+        let mut all = self.lock();
+        let versions = all.entry(addon.to_owned()).or_default();
+        versions.insert(key, (version.to_owned(), digest));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Versions>> {
+        // No code that can panic runs under the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a status says of envelopes.
+pub(super) fn list(envelopes: &[Envelope]) -> Vec<RenderedEnvelope> {
+    let listed = envelopes.iter().map(|envelope| RenderedEnvelope {
+        namespace: envelope.namespace.clone(),
+        name: envelope.name.clone(),
+        digest: content(&json!({"data": envelope.data})).to_string(),
+    });
+    listed.collect()
+}
+
+fn resource(listed: &RenderedEnvelope) -> ApiResource {
+    let kind: GroupVersionKind = kind_of(listed);
+    ApiResource::from_gvk(&kind)
+}
+
+fn key_of(listed: &RenderedEnvelope) -> ObjectKey {
+    ObjectKey::namespaced(listed.namespace.as_deref().unwrap_or_default(), &listed.name)
+}
+
+/// Whether all envelopes are there, and hold what they should.
+pub(super) async fn hold(
+    actor: &AddonActor,
+    addon: &Addon,
+    listed: &[RenderedEnvelope],
+) -> Result<bool, ApiError> {
+    let name = addon.name_any();
+    for envelope in listed {
+        let meta = actor.world.addons.envelope(envelope.namespace.is_some(), &key_of(envelope));
+        let Some(version) = meta.filter(|meta| is_ours(meta, addon)).and_then(|meta| meta.resource_version())
+        else {
+            return Ok(false);
+        };
+        let digest = match actor.seen.get(&name, envelope, &version) {
+            Some(digest) => digest,
+            None => {
+                let namespace = envelope.namespace.as_deref();
+                let read = actor.writer.get_dyn(&resource(envelope), namespace, &envelope.name);
+                let Some(live) = read.await? else {
+                    return Ok(false);
+                };
+                let digest = content(&live.data);
+                if let Some(version) = live.resource_version() {
+                    actor.seen.put(&name, envelope, &version, digest);
+                }
+                digest
+            }
+        };
+        if !digest.is(&envelope.digest) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn is_ours(meta: &Meta, addon: &Addon) -> bool {
+    let uid = addon.uid();
+    meta.metadata
+        .owner_references
+        .iter()
+        .flatten()
+        .any(|owner| Some(&owner.uid) == uid.as_ref())
+}
+
+/// Writes the envelopes, and the namespace that they need.
+pub(super) async fn write(
+    actor: &AddonActor,
+    addon: &Addon,
+    envelopes: &[Envelope],
+    render: Digest,
+) -> Result<(), ApiError> {
+    let mark = Mark {
+        addon: addon.name_any(),
+        render,
+        owner: owner_of(addon),
+    };
+    let writes: Vec<_> = envelopes
+        .iter()
+        .zip(list(envelopes))
+        .map(|(envelope, listed)| {
+            let object = envelope.object(&mark, envelopes.len());
+            async move { write_one(actor, addon, object, &listed).await }
+        })
+        .collect();
+    let results: Vec<_> = stream::iter(writes).buffer_unordered(AT_ONCE).collect().await;
+    results.into_iter().collect()
+}
+
+async fn write_one(
+    actor: &AddonActor,
+    addon: &Addon,
+    object: serde_json::Value,
+    listed: &RenderedEnvelope,
+) -> Result<(), ApiError> {
+    let kind = resource(listed);
+    let mut object: DynamicObject = serde_json::from_value(object)
+        .map_err(|error| ApiError::Rejected(format!("envelope {} can't be made: {error}", listed.name)))?;
+    let namespace = listed.namespace.as_deref();
+    let known = actor.world.addons.envelope(namespace.is_some(), &key_of(listed));
+    let version = known.as_ref().and_then(|known| known.resource_version());
+    let written = match version {
+        Some(version) => {
+            object.metadata.resource_version = Some(version);
+            actor.writer.replace_dyn(&kind, &object).await
+        }
+        None => actor.writer.create_dyn(&kind, &object).await,
+    };
+    let live = match written {
+        // It is there without our label, or was made a moment ago.
+        Err(ApiError::AlreadyExists(_)) => {
+            let live = actor.writer.get_dyn(&kind, namespace, &listed.name).await?;
+            let Some(live) = live else {
+                return Err(ApiError::Conflict(format!("envelope {} comes and goes", listed.name)));
+            };
+            object.metadata.resource_version = live.resource_version();
+            actor.writer.replace_dyn(&kind, &object).await?
+        }
+        other => other?,
+    };
+    if let Some(version) = live.resource_version() {
+        actor.seen.put(&addon.name_any(), listed, &version, content(&live.data));
+    }
+    actor.world.addons.envelope_written(namespace.is_some(), &live);
+    Ok(())
+}
+
+/// Removes the Addon's envelopes that are not listed: what is left over of renders before.
+pub(super) async fn prune(
+    actor: &AddonActor,
+    addon: &Addon,
+    listed: &[RenderedEnvelope],
+) -> Result<(), ApiError> {
+    for (namespaced, meta) in actor.world.addons.envelopes_of(&addon.name_any()) {
+        let namespace = meta.namespace();
+        let name = meta.name_any();
+        let is_listed = listed
+            .iter()
+            .any(|envelope| envelope.name == name && envelope.namespace == namespace);
+        if is_listed || !is_ours(&meta, addon) || meta.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        let probe = RenderedEnvelope {
+            namespace: namespace.clone().filter(|_| namespaced),
+            name: name.clone(),
+            digest: String::new(),
+        };
+        let uid = meta.uid().unwrap_or_default();
+        actor
+            .writer
+            .delete_dyn(&resource(&probe), namespace.as_deref(), &name, &uid)
+            .await?;
+        tracing::info!(name, label = labels::ADDON, "an envelope of an earlier render is removed");
+    }
+    Ok(())
+}
