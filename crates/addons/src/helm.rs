@@ -26,8 +26,8 @@ use windlass_cluster::clock;
 use windlass_status::Digest;
 
 use self::body::{Body, Chunk, Decoded};
-use self::index::{Index, Trouble};
-use crate::catalogue::{Catalogue, Collector, InUse};
+use self::index::{Index, Kept, Trouble};
+use crate::catalogue::{Catalogue, InUse};
 use crate::failure::{Failure, Fault};
 use crate::http::{self, Answer, Ask, Http};
 use crate::source::Source;
@@ -265,8 +265,11 @@ impl Job {
         let mut decoded =
             Decoded::new(body, self.limits.bytes).map_err(|error| no_index(error.to_string()))?;
         let wanted = self.charts.as_deref().map(Vec::as_slice);
-        let collector = Collector::new(self.max_versions, &self.in_use);
-        let mut index = Index::new(collector, wanted, self.limits.charts);
+        let kept = Kept {
+            max_versions: self.max_versions,
+            in_use: &self.in_use,
+        };
+        let mut index = Index::new(kept, wanted, self.limits.charts);
         let fed = feed::feed(&mut decoded, &mut index);
         if decoded.is_over() {
             return Err(too_large(shown, &self.limits));

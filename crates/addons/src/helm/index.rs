@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::catalogue::{Catalogue, Collector, Entry, is_chart_name};
+use crate::catalogue::{Catalogue, Collector, Entry, InUse, is_chart_name};
+use crate::version::Loose;
 
 /// How deep an index may be nested; real ones need ten levels at most.
 const DEEPEST: usize = 64;
@@ -86,8 +87,18 @@ struct Draft {
     bad: bool,
 }
 
+/// How many versions of each chart are kept, and which ones besides.
+#[derive(Clone, Copy)]
+pub(super) struct Kept<'a> {
+    pub(super) max_versions: usize,
+    pub(super) in_use: &'a InUse,
+}
+
 /// Reads an index from its pieces.
 pub(super) struct Index<'a> {
+    kept: Kept<'a>,
+    /// Of the charts before the present one: finished, they take half the memory.
+    catalogue: Catalogue,
     collector: Collector<'a>,
     wanted: Option<&'a [String]>,
     most_charts: usize,
@@ -97,17 +108,16 @@ pub(super) struct Index<'a> {
     has_version: bool,
     has_entries: bool,
     chart: String,
+    newest: Option<Loose>,
     draft: Draft,
 }
 
 impl<'a> Index<'a> {
-    pub(super) fn new(
-        collector: Collector<'a>,
-        wanted: Option<&'a [String]>,
-        most_charts: usize,
-    ) -> Self {
+    pub(super) fn new(kept: Kept<'a>, wanted: Option<&'a [String]>, most_charts: usize) -> Self {
         Self {
-            collector,
+            kept,
+            catalogue: Catalogue::default(),
+            collector: kept.collector(),
             wanted,
             most_charts,
             charts: 0,
@@ -116,6 +126,7 @@ impl<'a> Index<'a> {
             has_version: false,
             has_entries: false,
             chart: String::new(),
+            newest: None,
             draft: Draft::default(),
         }
     }
@@ -142,9 +153,10 @@ impl<'a> Index<'a> {
     }
 
     /// The catalogue, if that was an index and it was whole.
-    pub(super) fn finish(self) -> Result<Catalogue, Trouble> {
+    pub(super) fn finish(mut self) -> Result<Catalogue, Trouble> {
+        self.finish_chart();
         let missing = match (self.ended, self.has_version, self.has_entries) {
-            (true, true, true) => return Ok(self.collector.finish()),
+            (true, true, true) => return Ok(self.catalogue),
             (false, _, _) if self.open.is_empty() => "it is empty",
             (false, _, _) => "it ends in the middle",
             (_, false, _) => "it has no apiVersion",
@@ -213,6 +225,7 @@ impl<'a> Index<'a> {
             self.collector.skip();
             return Ok(None);
         };
+        self.finish_chart();
         let wanted = self.wanted.is_none_or(|wanted| wanted.contains(&name));
         if !wanted || !self.collector.chart(&name) {
             return Ok(None);
@@ -222,7 +235,15 @@ impl<'a> Index<'a> {
             return Err(Trouble::TooManyCharts);
         }
         self.chart = name;
+        self.newest = None;
         Ok(Some(Frame::Versions))
+    }
+
+    fn finish_chart(&mut self) {
+        let collector = std::mem::replace(&mut self.collector, self.kept.collector());
+        let finished = collector.finish();
+        self.catalogue.charts.extend(finished.charts);
+        self.catalogue.skipped += finished.skipped;
     }
 
     fn entry(&mut self, piece: Piece<'_>) -> Option<Frame> {
@@ -243,16 +264,39 @@ impl<'a> Index<'a> {
     }
 
     fn hand_over(&mut self) {
-        let draft = std::mem::take(&mut self.draft);
+        let mut draft = std::mem::take(&mut self.draft);
         let named = draft.name.as_deref().is_none_or(is_chart_name);
         if draft.removed {
             return;
         }
         if draft.bad || !named || draft.entry.version.version.is_empty() {
             self.collector.skip();
-        } else {
-            self.collector.add(&self.chart, draft.entry);
+            return;
         }
+        if let Some(urls) = &mut draft.entry.version.urls {
+            urls.shrink_to_fit();
+        }
+        if !self.is_newest(&draft.entry) {
+            draft.entry.description = None;
+        }
+        self.collector.add(&self.chart, draft.entry);
+    }
+
+    /// Whether no newer version of the chart has come yet. Only the newest one's description is shown, and
+    /// those of all would take more memory than all else that is kept.
+    fn is_newest(&mut self, entry: &Entry) -> bool {
+        let version = Loose::parse(&entry.version.version);
+        let newest = version >= self.newest;
+        if newest {
+            self.newest = version;
+        }
+        newest
+    }
+}
+
+impl<'a> Kept<'a> {
+    fn collector(self) -> Collector<'a> {
+        Collector::new(self.max_versions, self.in_use)
     }
 }
 
@@ -341,8 +385,11 @@ fn text(piece: Piece<'_>) -> Option<String> {
     }
 }
 
+/// The first characters of a text, in no more memory than they take.
 fn cut(text: &str, most: usize) -> String {
-    text.chars().take(most).collect()
+    let end = text.char_indices().nth(most).map(|(end, _)| end);
+    let kept = end.and_then(|end| text.get(..end)).unwrap_or(text);
+    kept.to_owned()
 }
 
 /// A time of RFC 3339, to the second; none for what is not one.

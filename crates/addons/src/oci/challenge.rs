@@ -351,4 +351,14 @@ mod tests {
             assert_eq!(scope("a/b", wanted), expected);
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn a_challenge_is_found_whatever_stands_before_it(before in "[a-z=\"\\\\ ,;]{0,40}") {
+            // An open quotation takes what comes next with it; in a header of its own nothing does.
+            let headers = [before.as_str(), "Bearer realm=\"https://auth.example/\""];
+            let found = choose(headers.into_iter());
+            proptest::prop_assert!(matches!(found, Some(Challenge::Bearer(_))));
+        }
+    }
 }
