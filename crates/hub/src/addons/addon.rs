@@ -143,6 +143,9 @@ impl AddonActor {
                 Ok(made) => made,
                 Err(outcome) => return Ok(outcome),
             };
+            if let Some(outcome) = envelopes::conflict(self, addon, &made.envelopes).await? {
+                return Ok(outcome);
+            }
             self.hand_over(addon, known, &chosen, made).await?;
         }
         self.place(addon, known).await

@@ -1,14 +1,16 @@
 //! The envelopes of an Addon on the hub: whether they hold what they should, and writing them. They are
 //! watched as metadata; what is in one is read once per version of it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::{StreamExt, stream};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::json;
 use windlass_addons::pack::{Envelope, Mark};
+use windlass_addons::placed::{Outcome, Why};
 use windlass_api::addon::{Addon, RenderedEnvelope};
 use windlass_api::labels;
 use windlass_cluster::{ApiError, ObjectKey, Propagation};
@@ -124,13 +126,82 @@ fn is_ours(meta: &Meta, addon: &Addon) -> bool {
         .any(|owner| Some(&owner.uid) == uid.as_ref())
 }
 
-/// Writes the envelopes, and the namespace that they need.
+/// What of somebody else's has the name of an envelope that is to be written.
+pub(super) async fn conflict(
+    actor: &AddonActor,
+    addon: &Addon,
+    envelopes: &[Envelope],
+) -> Result<Option<Outcome>, ApiError> {
+    let name = addon.name_any();
+    for listed in list(envelopes) {
+        let namespaced = listed.namespace.is_some();
+        if actor
+            .world
+            .addons
+            .envelope(namespaced, &key_of(&listed))
+            .is_some_and(|meta| is_named(&*meta, &name))
+        {
+            continue;
+        }
+        let (kind, namespace) = (resource(&listed), listed.namespace.as_deref());
+        let live = actor.writer.get_dyn(&kind, namespace, &listed.name).await?;
+        if live.is_some_and(|live| !is_named(&live, &name)) {
+            let message = format!(
+                "{} {} is there already and is not this Addon's; remove it, or name the Addon otherwise",
+                kind.kind,
+                key_of(&listed)
+            );
+            return Ok(Some(Outcome::Refused(Why::new(
+                "EnvelopeConflict",
+                message,
+            ))));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether an object was made for an Addon of that name: for this one, or for one before it.
+fn is_named<K: ResourceExt>(object: &K, addon: &str) -> bool {
+    object
+        .labels()
+        .get(labels::ADDON)
+        .is_some_and(|label| label == addon)
+}
+
+/// Makes the namespaces that envelopes need. They are not removed with the Addon, as Helm does not: other things
+/// may have come to live in them.
+async fn namespaces(
+    actor: &AddonActor,
+    addon: &Addon,
+    envelopes: &[Envelope],
+) -> Result<(), ApiError> {
+    let mut names: BTreeSet<&str> = envelopes
+        .iter()
+        .filter_map(|envelope| envelope.namespace.as_deref())
+        .collect();
+    names.insert(&addon.spec.namespace);
+    for name in names {
+        if actor.writer.get::<Namespace>(None, name).await?.is_some() {
+            continue;
+        }
+        let mut namespace = Namespace::default();
+        namespace.metadata.name = Some(name.to_owned());
+        match actor.writer.create(&namespace).await {
+            Ok(_) | Err(ApiError::AlreadyExists(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Writes the envelopes, and the namespaces that they need.
 pub(super) async fn write(
     actor: &AddonActor,
     addon: &Addon,
     envelopes: &[Envelope],
     render: Digest,
 ) -> Result<(), ApiError> {
+    namespaces(actor, addon, envelopes).await?;
     let mark = Mark {
         addon: addon.name_any(),
         render,
