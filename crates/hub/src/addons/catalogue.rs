@@ -60,7 +60,7 @@ pub(super) async fn write(
             before.extend(known.map(|known| (object, known)));
             continue;
         }
-        let new = chart_of(repository, object, spec, known.as_deref());
+        let new = chart_of(repository, &object, spec, known.as_deref());
         if known.as_deref() != Some(&new) {
             due.push((new, known.is_some()));
         }
@@ -113,11 +113,11 @@ pub(super) fn digest(caches: &AddonCaches, repository: &str) -> Digest {
 
 fn chart_of(
     repository: &AddonRepository,
-    object: String,
+    object: &str,
     spec: ChartSpec,
     known: Option<&AddonChart>,
 ) -> AddonChart {
-    let mut chart = AddonChart::new(&object, spec);
+    let mut chart = AddonChart::new(object, spec);
     if let Some(known) = known {
         chart.metadata = known.metadata.clone();
     }

@@ -53,7 +53,7 @@ pub(super) fn choose(
         }
         (Some(kept), Err(_)) => Ok(stays(kept, versions, known)),
         (None, Ok(offered)) => Ok(fresh(offered)),
-        (None, Err(error)) => Err(why_not(caches, addon, chart.is_some(), error)),
+        (None, Err(error)) => Err(why_not(caches, addon, chart.is_some(), &error)),
     }
 }
 
@@ -84,7 +84,7 @@ fn is_republished(offered: &ChartVersion, known: &AddonStatus) -> bool {
     matches!((&offered.digest, &known.chart_digest), (Some(is), Some(was)) if is != was)
 }
 
-fn why_not(caches: &AddonCaches, addon: &Addon, has_chart: bool, error: ChoiceError) -> Outcome {
+fn why_not(caches: &AddonCaches, addon: &Addon, has_chart: bool, error: &ChoiceError) -> Outcome {
     let asked = &addon.spec.chart;
     let name = &asked.repository;
     let Some(repository) = caches.repositories.get(&ObjectKey::cluster(name)) else {
