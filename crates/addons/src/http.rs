@@ -9,6 +9,7 @@
 //! * No proxy from the environment: it would resolve names in our place, past that check. No cookies.
 
 use std::error::Error;
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -40,7 +41,6 @@ const LONGEST_CONNECT: Duration = Duration::from_secs(10);
 const AGENT: &str = concat!("windlass/", env!("CARGO_PKG_VERSION"));
 
 /// What asks a source's servers during one reading, for as long as the source's timeout from its making.
-#[derive(Debug)]
 pub struct Http {
     client: Client,
     foreign: OnceLock<Client>,
@@ -52,7 +52,7 @@ pub struct Http {
 }
 
 /// A request.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Ask {
     /// GET or HEAD.
     pub method: Method,
@@ -277,7 +277,6 @@ enum Access {
 }
 
 /// What came back: a status and headers, and a body that is still to be read.
-#[derive(Debug)]
 pub struct Answer {
     response: Response,
     access: Access,
@@ -401,6 +400,25 @@ impl Access {
                 "; it was redirected there, and credentials are not sent to another host"
             }
         }
+    }
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Http").field(&shown(&self.origin)).finish()
+    }
+}
+
+impl fmt::Debug for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ask").field(&shown(&self.url)).finish()
+    }
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (status, url) = (self.status(), self.shown());
+        f.debug_tuple("Answer").field(&status).field(&url).finish()
     }
 }
 
