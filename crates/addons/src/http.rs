@@ -10,7 +10,6 @@
 
 use std::error::Error;
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -18,17 +17,21 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use reqwest::{
     Certificate, Client, ClientBuilder, Identity, Method, Response, StatusCode, redirect,
 };
 use tokio::time::timeout_at;
-use url::{Host, Url};
+use url::Url;
 use windlass_cluster::clock::{self, Instant};
 
 use crate::failure::{Failure, Fault};
 use crate::source::{Credentials, Source, Tls};
+
+mod local;
+
+pub use self::local::is_link_local;
+use self::local::{LinkLocal, NoLinkLocal};
 
 /// How many redirects one request follows.
 pub const MAX_REDIRECTS: usize = 10;
@@ -466,6 +469,8 @@ fn redirect_of(response: &Response, from: &Url) -> Result<Option<Url>, Failure> 
 }
 
 fn client(tls: &Tls, timeout: Duration) -> Result<Client, Failure> {
+    // reqwest panics where none is installed; where one is, this changes nothing.
+    clock::install_crypto();
     let built = builder(tls, timeout)?.build();
     let built = match built {
         // An image without authorities of its own can still ask over plain HTTP: then nobody is trusted.
@@ -526,55 +531,10 @@ fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn 
     })
 }
 
-/// A host is, or resolves to, nothing but link-local addresses.
-#[derive(Debug, thiserror::Error)]
-#[error("its host has a link-local address, which is not asked")]
-struct LinkLocal;
-
 fn refuse_link_local(url: &Url) -> Result<(), Failure> {
     if is_link_local(url) {
         let message = format!("{}: {LinkLocal}", shown(url));
         return Err(Failure::terminal(Fault::SourceRejectedRequest, message));
     }
     Ok(())
-}
-
-/// Whether a url's host is written as a link-local address.
-#[must_use]
-pub fn is_link_local(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(address)) => forbidden(IpAddr::V4(address)),
-        Some(Host::Ipv6(address)) => forbidden(IpAddr::V6(address)),
-        Some(Host::Domain(_)) | None => false,
-    }
-}
-
-fn forbidden(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => address.is_link_local(),
-        IpAddr::V6(address) => match mapped(address) {
-            Some(address) => forbidden(address),
-            None => address.is_unicast_link_local(),
-        },
-    }
-}
-
-fn mapped(address: Ipv6Addr) -> Option<IpAddr> {
-    address.to_ipv4_mapped().map(IpAddr::V4)
-}
-
-struct NoLinkLocal;
-
-impl Resolve for NoLinkLocal {
-    fn resolve(&self, name: Name) -> Resolving {
-        Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let (bad, good): (Vec<SocketAddr>, Vec<_>) =
-                found.partition(|address| forbidden(address.ip()));
-            if good.is_empty() && !bad.is_empty() {
-                return Err(LinkLocal.into());
-            }
-            Ok(Box::new(good.into_iter()) as Addrs)
-        })
-    }
 }

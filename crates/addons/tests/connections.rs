@@ -180,6 +180,7 @@ fn texts(value: &(impl std::fmt::Debug + ?Sized)) -> String {
     format!("{value:?} {value:#?}")
 }
 
+#[allow(clippy::unwrap_used, reason = "it is a part of a test")]
 fn attempt(url: &str, secret: &[(&str, String)], certificates: bool) -> String {
     let spec = RepositorySpec {
         url: url.to_owned(),

@@ -37,6 +37,7 @@ fn versions(reading: &Reading) -> Vec<&str> {
         .collect()
 }
 
+#[allow(clippy::unwrap_used, reason = "it is a part of a test")]
 fn packed(text: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(text).unwrap();
@@ -50,6 +51,8 @@ enum Class {
 }
 
 use Class::{Terminal, Transient};
+
+type Headers = &'static [(&'static str, &'static str)];
 
 /// One row: what is answered, what it comes to, a part of the message, how many requests are made.
 type Row = (fn() -> Response, Class, &'static str, usize);
@@ -222,7 +225,7 @@ async fn each_wrong_answer_has_its_class() {
 #[tokio::test]
 async fn a_good_answer_is_read_however_it_is_packed() {
     let json = r#"{"apiVersion":"v1","entries":{"app":[{"name":"app","version":"1.2.3"}]}}"#;
-    let rows: [(&[(&str, &str)], Vec<u8>); 5] = [
+    let rows: [(Headers, Vec<u8>); 5] = [
         (&[], INDEX.as_bytes().to_vec()),
         (&[("content-type", "text/html")], json.as_bytes().to_vec()),
         (&[("content-encoding", "gzip")], packed(INDEX.as_bytes())),

@@ -1,5 +1,9 @@
 //! A server that answers as a test says, wrongly for the most part, and notes what it was asked.
 #![allow(dead_code, reason = "each suite uses a part of it")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a server that does not start fails its test"
+)]
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
