@@ -1,0 +1,52 @@
+//! Link-local addresses, at which cloud machines serve their own credentials.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use url::{Host, Url};
+
+/// A host is, or resolves to, nothing but link-local addresses.
+#[derive(Debug, thiserror::Error)]
+#[error("its host has a link-local address, which is not asked")]
+pub(super) struct LinkLocal;
+
+/// Whether a url's host is written as a link-local address.
+#[must_use]
+pub fn is_link_local(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => forbidden(IpAddr::V4(address)),
+        Some(Host::Ipv6(address)) => forbidden(IpAddr::V6(address)),
+        Some(Host::Domain(_)) | None => false,
+    }
+}
+
+fn forbidden(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => match mapped(address) {
+            Some(address) => forbidden(address),
+            None => address.is_unicast_link_local(),
+        },
+    }
+}
+
+fn mapped(address: Ipv6Addr) -> Option<IpAddr> {
+    address.to_ipv4_mapped().map(IpAddr::V4)
+}
+
+/// Resolves names as the system does, without the link-local addresses among what it finds.
+pub(super) struct NoLinkLocal;
+
+impl Resolve for NoLinkLocal {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let (bad, good): (Vec<SocketAddr>, Vec<_>) =
+                found.partition(|address| forbidden(address.ip()));
+            if good.is_empty() && !bad.is_empty() {
+                return Err(LinkLocal.into());
+            }
+            Ok(Box::new(good.into_iter()) as Addrs)
+        })
+    }
+}
