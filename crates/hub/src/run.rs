@@ -210,6 +210,7 @@ impl Hub {
             world.clone(),
             writer.clone(),
             resources.clone(),
+            contents.clone(),
             discovery,
             Arc::clone(&filter),
             Arc::new(renderer),

@@ -8,13 +8,15 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::ResourceExt;
+use windlass_addons::pack::Envelope;
 use windlass_addons::placed::{Inputs, Outcome, Placed, Why, evaluate};
 use windlass_addons::render::{RenderError, Renderer};
-use windlass_api::addon::{self, Addon, AddonStatus};
+use windlass_api::addon::{self, Addon, AddonStatus, RenderedEnvelope};
 use windlass_cluster::{ApiError, Discovery, ObjectKey, Writer, clock};
 use windlass_status::conditions::{self, time};
 use windlass_status::digest::Digest;
@@ -22,10 +24,15 @@ use windlass_status::digest::Digest;
 use super::choice::{self, Chosen};
 use super::making::{self, Made};
 use super::{envelopes, jitter, placement};
+use crate::contents::Contents;
 use crate::select::Resources;
+use crate::select::renders::identity;
 use crate::select::rules::ApiFilter;
 use crate::worker::{Next, work};
 use crate::world::World;
+
+/// See [`untold`].
+const UNTOLD: Duration = Duration::from_secs(20);
 
 /// Works on Addons. Clones share everything.
 #[derive(Clone)]
@@ -33,6 +40,7 @@ pub struct AddonActor {
     pub(super) world: World,
     pub(super) writer: Writer,
     pub(super) resources: Resources,
+    contents: Contents,
     pub(super) discovery: Discovery,
     pub(super) filter: Arc<ApiFilter>,
     pub(super) renderer: Arc<Renderer>,
@@ -49,6 +57,7 @@ impl AddonActor {
         world: World,
         writer: Writer,
         resources: Resources,
+        contents: Contents,
         discovery: Discovery,
         filter: Arc<ApiFilter>,
         renderer: Arc<Renderer>,
@@ -57,6 +66,7 @@ impl AddonActor {
             world,
             writer,
             resources,
+            contents,
             discovery,
             filter,
             renderer,
@@ -99,7 +109,9 @@ impl AddonActor {
             .unwrap_or(addon);
         let (status, again) = decide(&addon, &known, &outcome);
         self.write(&addon, &status).await?;
-        Ok(again.map_or(Next::Event, |delay| Next::After(delay.unsigned_abs())))
+        let again = again.map(SignedDuration::unsigned_abs);
+        let again = again.or_else(|| untold(&outcome));
+        Ok(again.map_or(Next::Event, Next::After))
     }
 
     /// Brings everything to what the Addon asks for, as far as it can be. `known` gets what was found out.
@@ -138,7 +150,8 @@ impl AddonActor {
             .render_digest
             .as_deref()
             .is_some_and(|known| digest.is(known));
-        if !rendered || !envelopes::hold(self, addon, &listed).await? {
+        let holds = rendered && envelopes::hold(self, addon, &listed).await?;
+        if !holds && !(rendered && self.restore(addon, known, &listed, digest).await?) {
             let made = match self.make(addon, &chosen, archive, &helm, digest).await? {
                 Ok(made) => made,
                 Err(outcome) => return Ok(outcome),
@@ -153,6 +166,39 @@ impl AddonActor {
             self.hand_over(addon, known, &chosen, made).await?;
         }
         self.place(addon, known).await
+    }
+
+    /// Writes the envelopes as they were, from what the placement has of them: neither the repository nor Helm is
+    /// needed for it, and random values stay what they are. False if that has not all of them.
+    async fn restore(
+        &self,
+        addon: &Arc<Addon>,
+        known: &AddonStatus,
+        listed: &[RenderedEnvelope],
+        render: Digest,
+    ) -> Result<bool, ApiError> {
+        let placement = ObjectKey::cluster(known.placement.as_deref().unwrap_or_default());
+        let groups = self.world.groups_of(&placement);
+        let Some((_, group)) = groups.latest() else {
+            return Ok(false);
+        };
+        let objects = self.contents.objects(group).await?;
+        let envelopes: Option<Vec<Envelope>> = listed
+            .iter()
+            .map(|listed| envelopes::found(&objects, listed))
+            .collect();
+        let Some(envelopes) = envelopes else {
+            return Ok(false);
+        };
+        if envelopes::conflict(self, addon, &envelopes)
+            .await?
+            .is_some()
+        {
+            return Ok(false);
+        }
+        envelopes::namespaces(self, addon, &envelopes, None).await?;
+        envelopes::write(self, addon, &envelopes, render).await?;
+        Ok(true)
     }
 
     /// Renders and packs, unless that was refused before.
@@ -226,11 +272,11 @@ impl AddonActor {
             return Ok(outcome);
         }
         envelopes::prune(self, addon, &listed).await?;
-        let render = known.render_digest.as_deref().unwrap_or_default();
+        let render = identity(&listed).to_string();
         Ok(Outcome::Rendered(placement::state(
             &self.world,
             addon,
-            render,
+            &render,
         )))
     }
 
@@ -258,6 +304,19 @@ impl AddonActor {
     }
 }
 
+/// How soon to look again at what nobody tells when it is mended: somebody else's envelope, which is not watched, and
+/// Helm.
+fn untold(outcome: &Outcome) -> Option<Duration> {
+    let Outcome::Refused(why) = outcome else {
+        return None;
+    };
+    matches!(
+        why.reason,
+        "EnvelopeConflict" | "HelmNotFound" | "HelmNotUsable"
+    )
+    .then_some(UNTOLD)
+}
+
 /// What a render that failed comes to.
 pub(super) fn failed(error: &RenderError) -> Outcome {
     let why = Why::new(error.fault.reason(), &error.message);
@@ -283,13 +342,13 @@ fn decide(
 }
 
 /// How long an attempt that failed is to be left alone, unless something is asked anew.
-fn waits(addon: &Addon, known: &AddonStatus, now: Timestamp) -> Option<std::time::Duration> {
+fn waits(addon: &Addon, known: &AddonStatus, now: Timestamp) -> Option<Duration> {
     let Time(next) = known.next_attempt_time.as_ref()?;
     let same = known.observed_generation == addon.metadata.generation;
     let left = next.duration_since(now);
-    let left = std::time::Duration::try_from(left).ok()?;
+    let left = Duration::try_from(left).ok()?;
     // A time far ahead was written under another clock.
-    (same && !left.is_zero() && left < std::time::Duration::from_mins(12)).then_some(left)
+    (same && !left.is_zero() && left < Duration::from_mins(12)).then_some(left)
 }
 
 /// Owner reference to an Addon.

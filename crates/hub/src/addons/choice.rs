@@ -16,6 +16,8 @@ pub(super) struct Chosen {
     pub version: ChartVersion,
     /// It is the one that is rendered already, whatever else the repository offers.
     pub is_kept: bool,
+    /// The repository offers another chart under the name of the version that is kept.
+    pub is_republished: bool,
     /// What could be rolled out instead, and is not.
     pub held_back: Option<String>,
 }
@@ -61,6 +63,7 @@ fn fresh(offered: &ChartVersion) -> Chosen {
     Chosen {
         version: offered.clone(),
         is_kept: false,
+        is_republished: false,
         held_back: None,
     }
 }
@@ -75,6 +78,7 @@ fn stays(kept: &str, versions: &[ChartVersion], known: &AddonStatus) -> Chosen {
             ..listed.cloned().unwrap_or_default()
         },
         is_kept: true,
+        is_republished: listed.is_some_and(|listed| is_republished(listed, known)),
         held_back: None,
     }
 }

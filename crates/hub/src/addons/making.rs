@@ -110,6 +110,16 @@ impl AddonActor {
         let fetched = archive::fetch(&source, &choice.name, &chosen.version, &limits).await;
         let archive = match fetched {
             Ok(archive) => archive,
+            Err(_) if chosen.is_republished => {
+                let message = format!(
+                    "Version {} was published anew since it was rendered, and what is asked for now needs the chart \
+                     that is gone. What runs stays; updatePolicy: Automatic takes the new one, and so does another \
+                     spec.chart.version",
+                    chosen.version.version
+                );
+                let why = Why::new("ChartRepublished", message);
+                return Ok(Err(Outcome::Refused(why)));
+            }
             Err(failure) => {
                 let after = failure.retry_after();
                 let why = Why::new("ChartNotAvailable", failure.to_string());

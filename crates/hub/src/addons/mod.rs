@@ -10,7 +10,7 @@ mod catalogue;
 mod choice;
 mod envelopes;
 mod making;
-mod placement;
+pub(crate) mod placement;
 pub mod repository;
 mod source;
 
@@ -24,12 +24,12 @@ use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
 use windlass_addons::catalogue::InUse;
 use windlass_addons::version::Loose;
-use windlass_api::addon::{Addon, AddonChart, AddonRepository, RepositorySpec};
+use windlass_api::addon::{Addon, AddonChart, AddonRepository, RenderedEnvelope, RepositorySpec};
 use windlass_api::{PLACEMENT_GROUP, STORAGE_VERSION, labels, names};
 use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey, clock};
 
 use crate::observe::Observer;
-use crate::select::renders::Renders;
+use crate::select::renders::{Renders, Whose};
 use crate::world::{Queues, enqueue};
 
 /// Index of repositories: the Secrets that they name.
@@ -40,6 +40,9 @@ const BY_REPOSITORY: &str = "repository";
 const BY_PLACEMENT: &str = "placement";
 /// Index of envelopes: the Addon that their label names.
 const BY_ADDON: &str = "addon";
+
+/// Finalizer of what goes only after what it owns.
+const FOREGROUND: &str = "foregroundDeletion";
 
 /// Metadata of an object.
 type Meta = PartialObjectMeta<DynamicObject>;
@@ -193,16 +196,14 @@ impl AddonCaches {
     /// Which envelopes an Addon lists, for whoever selects them.
     #[must_use]
     pub fn renders(&self) -> Renders {
-        let addons = self.addons.clone();
-        Renders::new(Arc::new(move |name| {
-            let addon = addons.get(&ObjectKey::cluster(name))?;
-            let status = addon.status.as_ref();
-            Some(
-                status
-                    .and_then(|status| status.envelopes.clone())
-                    .unwrap_or_default(),
-            )
-        }))
+        let (addons, all) = (self.addons.clone(), self.addons.clone());
+        Renders::new(
+            Arc::new(move |name| Some(listed(&*addons.get(&ObjectKey::cluster(name))?))),
+            Arc::new(move |placement| {
+                let found = all.by_index(BY_PLACEMENT, placement);
+                found.iter().map(|addon| placed_by(addon)).collect()
+            }),
+        )
     }
 
     /// Wakes the Addons that a placement is for.
@@ -248,6 +249,25 @@ impl AddonCaches {
         // No code that can panic runs under the lock.
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What selection is told of an Addon's envelopes. One that takes them along as it goes has none: all that is placed goes
+/// at once.
+pub(crate) fn listed(addon: &Addon) -> Vec<RenderedEnvelope> {
+    let goes = addon.metadata.deletion_timestamp.is_some()
+        && addon.finalizers().iter().any(|own| own == FOREGROUND);
+    let status = addon.status.as_ref().filter(|_| !goes);
+    let envelopes = status.and_then(|status| status.envelopes.clone());
+    envelopes.unwrap_or_default()
+}
+
+/// What selection is told of who an Addon's placement is for.
+pub(crate) fn placed_by(addon: &Addon) -> (String, Whose) {
+    let whose = match addon.spec.placement.reference {
+        None => Whose::Own,
+        Some(_) => Whose::Users,
+    };
+    (addon.name_any(), whose)
 }
 
 /// Names of the Secrets that a repository is read with.

@@ -19,6 +19,7 @@ use windlass_api::{Time, labels};
 use windlass_cluster::{ApiError, Discovery, ObjectKey, clock};
 
 use super::Live;
+use crate::addons;
 use crate::members::facts::heartbeat_every;
 use crate::members::is_push;
 use crate::overrides::Overrides;
@@ -101,16 +102,17 @@ async fn renders(client: &Client) -> Result<Renders, ApiError> {
         other => other?,
     };
     let lists: HashMap<String, Vec<RenderedEnvelope>> = all
-        .into_iter()
-        .map(|addon| {
-            let status = addon.status.as_ref();
-            let listed = status.and_then(|status| status.envelopes.clone());
-            (addon.name_any(), listed.unwrap_or_default())
-        })
+        .iter()
+        .map(|addon| (addon.name_any(), addons::listed(addon)))
         .collect();
-    Ok(Renders::new(Arc::new(move |addon| {
-        lists.get(addon).cloned()
-    })))
+    Ok(Renders::new(
+        Arc::new(move |addon| lists.get(addon).cloned()),
+        Arc::new(move |placement| {
+            let for_it = |addon: &&Arc<Addon>| addons::placement::name_of(addon) == placement;
+            let found = all.iter().filter(for_it);
+            found.map(|addon| addons::placed_by(addon)).collect()
+        }),
+    ))
 }
 
 /// Every object, page by page.

@@ -7,6 +7,7 @@
 //! | that does not exist | it is one like any other |
 //! | that does not list it | it is passed over: the render has no such envelope any more |
 //! | that lists it with another content, or lists one that is not selected | the placement keeps what it has |
+//! | that is not there, of an Addon that the placement is for | the placement keeps what it has |
 //! | that lists it as it is | it is placed, and the hub vouches for it: Roles in it need no leave of their own |
 
 use std::collections::BTreeMap;
@@ -14,32 +15,73 @@ use std::fmt;
 use std::sync::Arc;
 
 use kube::core::GroupVersionKind;
-use serde_json::Value;
+use serde_json::{Value, json};
 use windlass_api::addon::RenderedEnvelope;
 use windlass_api::labels;
+use windlass_api::placement::ResourceIdentifier;
+use windlass_cluster::ObjectKey;
 use windlass_member::manifest::Manifest;
 use windlass_status::digest::Digest;
 
 use super::SelectError;
 
-/// Tells which envelopes an Addon lists; none if there is no such Addon.
+/// Tells of Addons.
 #[derive(Clone)]
-pub struct Renders(Arc<Lists>);
+pub struct Renders {
+    lists: Arc<Lists>,
+    placed_by: Arc<PlacedBy>,
+}
 
 type Lists = dyn Fn(&str) -> Option<Vec<RenderedEnvelope>> + Send + Sync;
+type PlacedBy = dyn Fn(&str) -> Vec<(String, Whose)> + Send + Sync;
+
+/// Whose a placement is that an Addon hands its render to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// The hub has made it for the Addon alone.
+    Own,
+    /// The user's: what it selects besides, or instead, is their affair.
+    Users,
+}
 
 impl Renders {
-    /// Asks that function.
+    /// Asks these functions: which envelopes an Addon lists, none if there is no such Addon; and which Addons hand
+    /// themselves to the ClusterResourcePlacement of that name.
     #[must_use]
-    pub fn new(lists: Arc<Lists>) -> Self {
-        Self(lists)
+    pub fn new(lists: Arc<Lists>, placed_by: Arc<PlacedBy>) -> Self {
+        Self { lists, placed_by }
     }
+
+    /// The Addons whose envelopes a placement has to have, whether any is there or not: those that it was made for, and
+    /// those of which it had some before. So envelopes that are gone all at once are missed, too.
+    fn expected<'a>(
+        &'a self,
+        placement: &ObjectKey,
+        remembered: &'a [ResourceIdentifier],
+    ) -> impl Iterator<Item = (String, Vec<RenderedEnvelope>)> + 'a {
+        let addons = match &*placement.namespace {
+            "" => (self.placed_by)(&placement.name),
+            _ => Vec::new(),
+        };
+        addons.into_iter().filter_map(|(addon, whose)| {
+            let list = (self.lists)(&addon)?;
+            let had = || list.iter().any(|listed| is_among(listed, remembered));
+            (whose == Whose::Own || had()).then_some((addon, list))
+        })
+    }
+}
+
+fn is_among(listed: &RenderedEnvelope, remembered: &[ResourceIdentifier]) -> bool {
+    let kind = kind_of(listed).kind;
+    remembered.iter().any(|known| {
+        known.kind == kind && known.name == listed.name && known.namespace == listed.namespace
+    })
 }
 
 impl Default for Renders {
     /// There are no Addons.
     fn default() -> Self {
-        Self(Arc::new(|_| None))
+        Self::new(Arc::new(|_| None), Arc::new(|_| Vec::new()))
     }
 }
 
@@ -70,8 +112,13 @@ pub fn kind_of(envelope: &RenderedEnvelope) -> GroupVersionKind {
 pub(super) fn settle(
     manifests: Vec<Arc<Manifest>>,
     renders: &Renders,
+    placement: &ObjectKey,
+    remembered: &[ResourceIdentifier],
 ) -> Result<Vec<Arc<Manifest>>, SelectError> {
-    let mut lists: BTreeMap<String, Option<Vec<RenderedEnvelope>>> = BTreeMap::new();
+    let mut lists: BTreeMap<String, Option<Vec<RenderedEnvelope>>> = renders
+        .expected(placement, remembered)
+        .map(|(addon, list)| (addon, Some(list)))
+        .collect();
     let mut found: BTreeMap<String, usize> = BTreeMap::new();
     let mut settled = Vec::with_capacity(manifests.len());
     for manifest in manifests {
@@ -81,7 +128,7 @@ pub(super) fn settle(
         };
         let list = lists
             .entry(addon.to_owned())
-            .or_insert_with(|| (renders.0)(addon));
+            .or_insert_with(|| (renders.lists)(addon));
         let Some(list) = list else {
             settled.push(manifest);
             continue;
@@ -94,7 +141,7 @@ pub(super) fn settle(
         };
         if content(&manifest.object).is(&listed.digest) {
             *found.entry(addon.to_owned()).or_default() += 1;
-            settled.push(Arc::new(vouched(&manifest)));
+            settled.push(Arc::new(vouched(&manifest, addon, &identity(list))));
         }
     }
     for (addon, list) in &lists {
@@ -129,9 +176,25 @@ fn addon_of(manifest: &Manifest) -> Option<&str> {
     labels.get(labels::ADDON)?.as_str()
 }
 
-fn vouched(manifest: &Manifest) -> Manifest {
+/// What tells a render from another one once it is placed: what it holds, not what it was made of. So one that comes to
+/// the same as the one before, under another Helm say, is no change.
+#[must_use]
+pub fn identity(list: &[RenderedEnvelope]) -> Digest {
+    Digest::of_json(&json!(list))
+}
+
+/// The envelope with nothing about it but what was rendered: labels and annotations that somebody adds, or that change
+/// with each render, make no version.
+fn vouched(manifest: &Manifest, addon: &str, identity: &Digest) -> Manifest {
     let mut object = manifest.object.clone();
-    object["metadata"]["annotations"][labels::ADDON_VOUCHED] = "true".into();
+    object["metadata"] = json!({
+        "name": manifest.id.name,
+        "labels": { labels::ADDON: addon },
+        "annotations": { labels::ADDON_VOUCHED: identity.to_string() },
+    });
+    if let Some(namespace) = &manifest.id.namespace {
+        object["metadata"]["namespace"] = namespace.as_str().into();
+    }
     Manifest::of_snapshot(object)
 }
 
@@ -141,8 +204,7 @@ pub fn named<'a>(manifests: impl Iterator<Item = &'a Manifest>) -> Option<String
     let mut renders: Vec<String> = manifests
         .filter_map(|manifest| {
             let annotations = manifest.object.pointer("/metadata/annotations")?;
-            annotations.get(labels::ADDON_VOUCHED)?;
-            let render = annotations.get(labels::ADDON_RENDER)?.as_str()?;
+            let render = annotations.get(labels::ADDON_VOUCHED)?.as_str()?;
             Some(format!("{}={render}", addon_of(manifest)?))
         })
         .collect();
@@ -153,8 +215,6 @@ pub fn named<'a>(manifests: impl Iterator<Item = &'a Manifest>) -> Option<String
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn envelope(name: &str, addon: Option<&str>, holds: &str) -> Arc<Manifest> {
@@ -177,15 +237,25 @@ mod tests {
         }
     }
 
+    /// Only one Addon there is, which lists these.
+    fn told(list: Option<Vec<RenderedEnvelope>>) -> Renders {
+        Renders::new(
+            Arc::new(move |addon| list.clone().filter(|_| addon == "web")),
+            Arc::new(|placement| match placement {
+                "addon-web" => vec![("web".to_owned(), Whose::Own)],
+                "users" => vec![("web".to_owned(), Whose::Users)],
+                _ => Vec::new(),
+            }),
+        )
+    }
+
     /// What is placed of these, each with whether it is vouched for; none if nothing may be.
     fn placed(
         list: Option<Vec<RenderedEnvelope>>,
         all: &[Arc<Manifest>],
     ) -> Option<Vec<(String, bool)>> {
-        let renders = Renders::new(Arc::new(move |addon| {
-            list.clone().filter(|_| addon == "web")
-        }));
-        let settled = settle(all.to_vec(), &renders).ok()?;
+        let renders = told(list);
+        let settled = settle(all.to_vec(), &renders, &ObjectKey::cluster("p"), &[]).ok()?;
         let shown = settled.iter().map(|manifest| {
             let vouched = manifest
                 .object
@@ -242,12 +312,67 @@ mod tests {
         );
         let object = settle(
             vec![a],
-            &Renders::new(Arc::new(|_| Some(vec![listed("a", "1")]))),
+            &told(Some(vec![listed("a", "1")])),
+            &ObjectKey::cluster("p"),
+            &[],
         );
         let object = object.expect("whole");
         assert_eq!(
             named(object.iter().map(|manifest| &**manifest)).as_deref(),
-            Some("web=d1")
+            Some(format!("web={}", identity(&[listed("a", "1")])).as_str())
         );
+    }
+
+    /// What is placed depends on what was rendered alone.
+    #[test]
+    fn words_on_an_envelope_change_nothing() {
+        let renders = told(Some(vec![listed("a", "1")]));
+        let settled = |more: Value| {
+            let mut object = envelope("a", Some("web"), "1").object.clone();
+            object["metadata"]["annotations"] = more;
+            let all = vec![Arc::new(Manifest::of_snapshot(object))];
+            settle(all, &renders, &ObjectKey::cluster("p"), &[]).expect("whole")
+        };
+        let plain = settled(json!({labels::ADDON_RENDER: "d1"}));
+        let other = settled(json!({labels::ADDON_RENDER: "d2", "team": "blue"}));
+        assert_eq!(plain[0].digest, other[0].digest);
+        assert_eq!(plain[0].object, other[0].object);
+    }
+
+    /// An envelope is the only one, and somebody has taken it away.
+    #[test]
+    fn envelopes_that_are_all_gone_are_missed() {
+        let had = ResourceIdentifier {
+            kind: "ResourceEnvelope".to_owned(),
+            name: "a".to_owned(),
+            namespace: Some("web".to_owned()),
+            ..Default::default()
+        };
+        let (had, nothing) = (vec![had], Vec::new());
+        for (what, placement, remembered, keeps) in [
+            ("its own placement", "addon-web", &nothing, true),
+            ("its own, later", "addon-web", &had, true),
+            ("a user's that never had it", "users", &nothing, false),
+            ("a user's that had it", "users", &had, true),
+            ("another placement", "other", &had, false),
+        ] {
+            let renders = told(Some(vec![listed("a", "1")]));
+            let settled = settle(
+                Vec::new(),
+                &renders,
+                &ObjectKey::cluster(placement),
+                remembered,
+            );
+            let kept = matches!(settled, Err(SelectError::Unwritten(_)));
+            assert_eq!(kept, keeps, "{what}");
+        }
+        // One that goes lists nothing.
+        let settled = settle(
+            Vec::new(),
+            &told(Some(vec![])),
+            &ObjectKey::cluster("addon-web"),
+            &had,
+        );
+        assert_eq!(settled.map(|all| all.len()), Ok(0));
     }
 }
