@@ -51,7 +51,7 @@ pub fn no_death_mixes_two_renders(bed: &mut Bed) {
     bed.fleet.kill_hub();
     let bed = &*bed;
     let helm = format!("--helm-binary={}", Helm::binary().display());
-    // At every write; and every third, beginning with each.
+    // At every fourth write, and beginning with two of them.
     for (value, first, next) in [
         ("one", 1, 1),
         ("two", 1, 3),

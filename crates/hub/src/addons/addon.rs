@@ -240,10 +240,16 @@ impl AddonActor {
         known.version = Some(chosen.version.version.clone());
         known.chosen_for = Some(addon.spec.chart.clone());
         known.chart_digest = Some(made.chart_digest);
-        known.render_digest = Some(made.digest.to_string());
-        known.rendered_at = Some(time(clock::now()));
+        let (digest, listed) = (made.digest.to_string(), envelopes::list(&made.envelopes));
+        // A hub that died before it had written them all says nothing new.
+        if known.render_digest.as_ref() != Some(&digest)
+            || known.envelopes.as_ref() != Some(&listed)
+        {
+            known.rendered_at = Some(time(clock::now()));
+        }
+        known.render_digest = Some(digest);
         known.helm_version = Some(made.helm);
-        known.envelopes = Some(envelopes::list(&made.envelopes));
+        known.envelopes = Some(listed);
         known.objects = Some(made.objects);
         known.skipped_hooks = (!made.skipped_hooks.is_empty()).then_some(made.skipped_hooks);
         known.assumed_kinds = (!made.assumed.is_empty()).then_some(made.assumed);

@@ -83,38 +83,43 @@ pub(super) async fn hold(
     addon: &Addon,
     listed: &[RenderedEnvelope],
 ) -> Result<bool, ApiError> {
-    let name = addon.name_any();
     for envelope in listed {
-        let meta = actor
-            .world
-            .addons
-            .envelope(envelope.namespace.is_some(), &key_of(envelope));
-        let Some(version) = meta
-            .filter(|meta| is_ours(meta, addon))
-            .and_then(|meta| meta.resource_version())
-        else {
-            return Ok(false);
-        };
-        let digest = match actor.seen.get(&name, envelope, &version) {
-            Some(digest) => digest,
-            None => {
-                let (kind, namespace) = (resource(envelope), envelope.namespace.as_deref());
-                let read = actor.writer.get_dyn(&kind, namespace, &envelope.name);
-                let Some(live) = read.await? else {
-                    return Ok(false);
-                };
-                let digest = content(&live.data);
-                if let Some(version) = live.resource_version() {
-                    actor.seen.put(&name, envelope, &version, digest);
-                }
-                digest
-            }
-        };
-        if !digest.is(&envelope.digest) {
+        if !holds(actor, addon, envelope).await? {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+async fn holds(
+    actor: &AddonActor,
+    addon: &Addon,
+    envelope: &RenderedEnvelope,
+) -> Result<bool, ApiError> {
+    let name = addon.name_any();
+    let meta = actor
+        .world
+        .addons
+        .envelope(envelope.namespace.is_some(), &key_of(envelope));
+    let Some(version) = meta
+        .filter(|meta| is_ours(meta, addon))
+        .and_then(|meta| meta.resource_version())
+    else {
+        return Ok(false);
+    };
+    if let Some(digest) = actor.seen.get(&name, envelope, &version) {
+        return Ok(digest.is(&envelope.digest));
+    }
+    let (kind, namespace) = (resource(envelope), envelope.namespace.as_deref());
+    let read = actor.writer.get_dyn(&kind, namespace, &envelope.name);
+    let Some(live) = read.await? else {
+        return Ok(false);
+    };
+    let digest = content(&live.data);
+    if let Some(version) = live.resource_version() {
+        actor.seen.put(&name, envelope, &version, digest);
+    }
+    Ok(digest.is(&envelope.digest))
 }
 
 fn is_ours(meta: &Meta, addon: &Addon) -> bool {
@@ -280,6 +285,16 @@ async fn write_one(
         .world
         .addons
         .envelope(namespace.is_some(), &key_of(listed));
+    // Written before the hub died, or before another one of them could not be.
+    let is_marked = |meta: &Arc<Meta>| {
+        let marks = [labels::ADDON_RENDER, labels::ADDON_PARTS];
+        marks
+            .iter()
+            .all(|mark| meta.annotations().get(*mark) == object.annotations().get(*mark))
+    };
+    if known.as_ref().is_some_and(is_marked) && holds(actor, addon, listed).await? {
+        return Ok(());
+    }
     let version = known.as_ref().and_then(|known| known.resource_version());
     let written = match version {
         Some(version) => {
