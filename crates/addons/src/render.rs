@@ -50,7 +50,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             time: Duration::from_secs(30),
-            memory: 1024 * 1024 * 1024,
+            memory: 512 * 1024 * 1024,
             output: 16 * 1024 * 1024,
         }
     }
@@ -178,6 +178,11 @@ impl Renderer {
             turns: Semaphore::new(AT_ONCE),
             version: OnceCell::new(),
         }
+    }
+
+    /// Removes what runs of a killed hub have left behind. Call it once, at the start.
+    pub fn sweep(&self) {
+        scratch::sweep(&self.scratch);
     }
 
     /// Helm's version, such as `v3.22.0`.

@@ -334,7 +334,7 @@ async fn the_kernel_holds_the_limits_too() {
     );
     let rendered = render(&bed, Value::Null).await.unwrap();
     let data = &rendered.content.objects[0]["data"];
-    assert_eq!(*data, json!({"seconds": 4 * 30, "kibibytes": 1024 * 1024}));
+    assert_eq!(*data, json!({"seconds": 4 * 30, "kibibytes": 512 * 1024}));
 }
 
 #[tokio::test]
@@ -391,5 +391,5 @@ async fn two_at_once_and_no_more() {
 fn the_limits_are_those_of_the_documentation() {
     let limits = Limits::default();
     assert_eq!(limits.time, Duration::from_secs(30));
-    assert_eq!((limits.memory, limits.output), (1 << 30, 16 << 20));
+    assert_eq!((limits.memory, limits.output), (1 << 29, 16 << 20));
 }

@@ -206,6 +206,7 @@ impl Hub {
             Arc::new(move |placement: &ObjectKey| queues.placements.add(placement.clone())),
         );
         let renderer = Renderer::new(options.helm_binary, render_limits());
+        renderer.sweep();
         let addons = AddonActor::new(
             world.clone(),
             writer.clone(),

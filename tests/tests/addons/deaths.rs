@@ -51,13 +51,10 @@ pub fn no_death_mixes_two_renders(bed: &mut Bed) {
     bed.fleet.kill_hub();
     let bed = &*bed;
     let helm = format!("--helm-binary={}", Helm::binary().display());
-    // At every fourth write, and beginning with two of them.
-    for (value, first, next) in [
-        ("one", 1, 1),
-        ("two", 1, 3),
-        ("three", 2, 3),
-        ("four", 3, 3),
-    ] {
+    // At every fourth write, and beginning with two of them. (A version that takes several parts is never finished by a
+    // hub that dies at each write: what was begun is removed first.)
+    for (value, first) in [("one", 1), ("two", 3)] {
+        let next = 4;
         let deaths = Deaths {
             mode: "after",
             first,

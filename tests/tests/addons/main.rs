@@ -15,10 +15,6 @@ use bed::Bed;
 #[test]
 fn addons_live_on_a_real_fleet() {
     let mut bed = Bed::up();
-    if std::env::var_os("QUICK").is_some() {
-        deaths::no_death_mixes_two_renders(&mut bed);
-        return;
-    }
     trouble::endless_begins(&bed);
     demo::a_chart_of_helm_create_is_placed(&bed);
     demo::a_tenant_may_place_no_roles(&bed);
