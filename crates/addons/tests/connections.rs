@@ -231,7 +231,8 @@ fn no_text_of_an_error_or_a_source_holds_a_secret() {
         let auth = |text: &str| format!(r#"{{"auths":{{"127.0.0.1:9":{{"auth":"{text}"}}}}}}"#);
         let encoded = "cm9ib3Q6".to_owned() + &one.replace(['+', '/'], "A");
         let (user, pass) = ("username", "password");
-        let rows: Vec<(String, Vec<(&str, String)>, bool)> = vec![
+        type Row = (String, Vec<(&'static str, String)>, bool);
+        let rows: Vec<Row> = vec![
             (
                 refusing.clone(),
                 vec![(user, "robot".into()), (pass, one.clone())],
