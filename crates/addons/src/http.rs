@@ -289,6 +289,15 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// The same where what went along says nothing of us: a token that a registry gives to anybody.
+    #[must_use]
+    pub fn to_stranger(mut self) -> Self {
+        if matches!(self.access, Access::Given) {
+            self.access = Access::Anonymous;
+        }
+        self
+    }
+
     /// Status code.
     #[must_use]
     pub fn status(&self) -> u16 {

@@ -15,15 +15,23 @@
 
 #![forbid(unsafe_code)]
 
+pub mod archive;
 pub mod catalogue;
 pub mod evaluate;
 pub mod failure;
 pub mod helm;
 pub mod http;
+pub mod manifests;
+pub mod oci;
+pub mod pack;
+pub mod placed;
 pub mod range;
+pub mod reading;
+pub mod render;
 pub mod schedule;
 pub mod source;
 pub mod version;
 
 pub use self::failure::{Failure, Fault};
+pub use self::reading::{Before, Reading, read};
 pub use self::source::Source;

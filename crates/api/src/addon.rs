@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::chart::{AddonChart, ChartSpec, ChartVersion};
-pub use self::placed::{Addon, AddonSpec, AddonStatus};
+pub use self::placed::{Addon, AddonSpec, AddonStatus, RenderedEnvelope};
 
 /// API group of the three kinds.
 pub const GROUP: &str = "addons.windlass.dev";

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 pub use self::admit::{Admitted, admit};
 use self::twin::Twin;
+use crate::addon::{self, Addon, AddonChart, AddonRepository};
 use crate::binding::ClusterResourceBinding;
 use crate::eviction::{ClusterResourcePlacementDisruptionBudget, ClusterResourcePlacementEviction};
 use crate::member::MemberCluster;
@@ -68,6 +69,7 @@ pub fn hub_crds() -> Result<Vec<Value>, serde_json::Error> {
     crds.extend(evictions()?);
     crds.extend(envelope::crds());
     crds.extend(runs::crds()?);
+    crds.extend(addons()?);
     Ok(crds)
 }
 
@@ -99,6 +101,19 @@ fn evictions() -> Result<Vec<Value>, serde_json::Error> {
     .into_iter()
     .map(|crd| finished_in(serde_json::to_value(crd)?, &SERVED_VERSIONS_OF_EVICTIONS))
     .collect()
+}
+
+fn addons() -> Result<Vec<Value>, serde_json::Error> {
+    [AddonRepository::crd(), AddonChart::crd(), Addon::crd()]
+        .into_iter()
+        .map(|crd| {
+            finished_as(
+                serde_json::to_value(crd)?,
+                &[addon::VERSION],
+                addon::VERSION,
+            )
+        })
+        .collect()
 }
 
 /// The kinds that live in a namespace and have the schema of a cluster-scoped one (API §1.1).
@@ -158,7 +173,11 @@ fn finished(crd: CustomResourceDefinition) -> Result<Value, serde_json::Error> {
     finished_in(serde_json::to_value(crd)?, &SERVED_VERSIONS)
 }
 
-fn finished_in(mut crd: Value, served: &[&str]) -> Result<Value, serde_json::Error> {
+fn finished_in(crd: Value, served: &[&str]) -> Result<Value, serde_json::Error> {
+    finished_as(crd, served, STORAGE_VERSION)
+}
+
+fn finished_as(mut crd: Value, served: &[&str], stored: &str) -> Result<Value, serde_json::Error> {
     let kind = crd["spec"]["names"]["kind"]
         .as_str()
         .unwrap_or_default()
@@ -181,7 +200,7 @@ fn finished_in(mut crd: Value, served: &[&str]) -> Result<Value, serde_json::Err
             let mut version = version.clone();
             version["name"] = json!(name);
             version["served"] = json!(true);
-            version["storage"] = json!(*name == STORAGE_VERSION);
+            version["storage"] = json!(*name == stored);
             version
         })
         .collect();

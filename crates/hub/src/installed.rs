@@ -6,9 +6,6 @@ use serde_json::Value;
 use windlass_api::crd;
 use windlass_cluster::Writer;
 
-/// The version that is written.
-const VERSION: &str = "v1beta1";
-
 /// Why the hub can't work with what is installed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstalledError {
@@ -65,17 +62,27 @@ pub async fn check(hub: &Writer) -> Result<(), InstalledError> {
 
 /// The first field of ours that the other one has not.
 fn missing(ours: &Value, installed: &Value) -> Option<String> {
-    let (Some(ours), Some(installed)) = (schema(ours), schema(installed)) else {
-        return Some(format!("(version {VERSION})"));
+    let versions = ours["versions"].as_array().into_iter().flatten();
+    let version = versions
+        .filter(|version| version["storage"] == true)
+        .map(|version| &version["name"])
+        .next()
+        .unwrap_or(&Value::Null);
+    let (Some(ours), Some(installed)) = (schema(ours, version), schema(installed, version)) else {
+        return Some(format!(
+            "(version {})",
+            version.as_str().unwrap_or_default()
+        ));
     };
     missing_in(ours, installed, "")
 }
 
-fn schema(spec: &Value) -> Option<&Value> {
+/// The schema of the version that is written: the one that ours is stored in.
+fn schema<'a>(spec: &'a Value, version: &Value) -> Option<&'a Value> {
     spec.get("versions")?
         .as_array()?
         .iter()
-        .find(|version| version["name"] == VERSION)?
+        .find(|known| known["name"] == *version)?
         .pointer("/schema/openAPIV3Schema")
 }
 
@@ -108,7 +115,7 @@ mod tests {
     use serde_json::json;
 
     fn spec(properties: &Value) -> Value {
-        json!({ "versions": [{ "name": VERSION, "schema": { "openAPIV3Schema": {
+        json!({ "versions": [{ "name": "v1beta1", "storage": true, "schema": { "openAPIV3Schema": {
             "properties": { "status": { "properties": properties } } } } }] })
     }
 

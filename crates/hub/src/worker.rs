@@ -34,7 +34,9 @@ where
             placement = tracing::field::Empty,
             binding = tracing::field::Empty,
             "override" = tracing::field::Empty,
-            cluster = tracing::field::Empty
+            cluster = tracing::field::Empty,
+            repository = tracing::field::Empty,
+            addon = tracing::field::Empty
         );
         span.record(what, tracing::field::display(&key));
         let begun = clock::monotonic();

@@ -17,6 +17,7 @@ use windlass_api::status_copy::ClusterResourcePlacementStatus;
 use windlass_api::{labels, names};
 use windlass_cluster::{Cache, ObjectKey, Queue};
 
+use crate::addons::AddonCaches;
 use crate::evictions::Evictions;
 use crate::observe::Observer;
 use crate::overrides::Overrides;
@@ -54,6 +55,10 @@ pub struct Queues {
     pub clusters: Queue<String>,
     /// Overrides; those without a namespace are ClusterResourceOverrides.
     pub overrides: Queue<ObjectKey>,
+    /// Names of add-on repositories.
+    pub repositories: Queue<String>,
+    /// Names of Addons.
+    pub addons: Queue<String>,
     /// How often placements are looked at.
     pub(crate) pace: Pace,
 }
@@ -83,6 +88,8 @@ pub struct World {
     pub runs: Runs,
     /// Evictions and disruption budgets.
     pub evictions: Evictions,
+    /// Add-on repositories, what they offer, and what is placed of it.
+    pub addons: AddonCaches,
     /// What has to be looked at.
     pub queues: Queues,
     /// Who shows it to the outside.
@@ -94,10 +101,11 @@ impl World {
     #[must_use]
     pub fn start(client: &Client, queues: Queues, observer: Observer) -> Self {
         let all = watcher::Config::default;
+        let addons = AddonCaches::start(client, &queues, &observer);
         let bindings =
             ScopedCache::start("bindings", client, || binding_options(&queues, &observer));
         let placements = ScopedCache::start("placements", client, || {
-            placement_options(&queues, &observer, bindings.clone())
+            placement_options(&queues, &observer, bindings.clone(), addons.clone())
         });
         let clusters = {
             let options = cluster_options(&queues, &observer, placements.clone(), bindings.clone());
@@ -107,6 +115,7 @@ impl World {
             overrides: Overrides::start(client, &queues, &bindings),
             runs: Runs::start(client, &queues, &observer),
             evictions: Evictions::start(client, &queues, &observer),
+            addons,
             policies: ScopedCache::start("policies", client, || owned_options(&queues)),
             snapshots: ScopedCache::start("snapshots", client, || owned_options(&queues)),
             secrets: Cache::start(
@@ -144,6 +153,7 @@ impl World {
             self.overrides.wait_synced(),
             self.runs.wait_synced(),
             self.evictions.wait_synced(),
+            self.addons.wait_synced(),
         );
     }
 
@@ -167,6 +177,7 @@ impl World {
             .chain(self.overrides.unsynced())
             .chain(self.runs.unsynced())
             .chain(self.evictions.unsynced())
+            .chain(self.addons.unsynced())
             .map(|(name, error)| match error {
                 Some(error) => format!("{name}: {error}"),
                 None => format!("{name}: not listed yet"),
@@ -206,6 +217,7 @@ impl World {
         self.overrides.stop();
         self.runs.stop();
         self.evictions.stop();
+        self.addons.stop();
     }
 }
 

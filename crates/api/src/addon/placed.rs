@@ -191,6 +191,11 @@ pub struct AddonStatus {
     /// Version of Helm that rendered it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub helm_version: Option<String>,
+    /// The envelopes that hold the render. Only what is in them as listed here is placed; while one of them is
+    /// not so yet, its placement keeps what it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1000))]
+    pub envelopes: Option<Vec<RenderedEnvelope>>,
     /// How many objects of each kind the render has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<BTreeMap<String, i32>>,
@@ -210,4 +215,18 @@ pub struct AddonStatus {
     /// The ClusterResourcePlacement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<String>,
+}
+
+/// An envelope that an Addon has made: a ResourceEnvelope, or without a namespace a ClusterResourceEnvelope.
+#[derive(
+    Serialize, Deserialize, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Default, JsonSchema,
+)]
+pub struct RenderedEnvelope {
+    /// Its namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// SHA-256 of what it holds.
+    pub digest: String,
 }

@@ -12,14 +12,22 @@ mod reader;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use windlass_api::addon;
 use windlass_api::conditions::{RunCondition, RunReason};
 use windlass_api::crd::all_crds;
 
 use self::reader::{Rows, expand, tables, walk};
 
+/// Those of the reference.
 fn crds() -> BTreeMap<String, Value> {
+    by_kind(false)
+}
+
+/// Those that are ours alone, or the others.
+fn by_kind(ours: bool) -> BTreeMap<String, Value> {
     let crds = all_crds().unwrap();
     crds.into_iter()
+        .filter(|crd| (crd["spec"]["group"] == addon::GROUP) == ours)
         .map(|crd| {
             (
                 crd["spec"]["names"]["kind"].as_str().unwrap().to_owned(),
@@ -178,6 +186,61 @@ fn served(kind: &str) -> &'static [&'static str] {
         _ if kind.contains("Envelope") || ONE_VERSION.contains(&kind) => &["v1beta1"],
         _ => &["v1", "v1beta1"],
     }
+}
+
+#[test]
+fn our_own_kinds_are_cluster_scoped_in_one_version_and_without_a_name_in_vain() {
+    let all = by_kind(true);
+    let kinds: Vec<&str> = all.keys().map(String::as_str).collect();
+    assert_eq!(kinds, ["Addon", "AddonChart", "AddonRepository"]);
+    for (kind, crd) in &all {
+        let spec = &crd["spec"];
+        assert_eq!(spec["scope"], "Cluster", "{kind}");
+        let [version] = spec["versions"].as_array().unwrap().as_slice() else {
+            panic!("{kind} has one version");
+        };
+        assert_eq!(version["name"], addon::VERSION, "{kind}");
+        assert_eq!(version["served"], true, "{kind}");
+        assert_eq!(version["storage"], true, "{kind}");
+        let written_by_people = kind != "AddonChart";
+        assert_eq!(
+            version.pointer("/subresources/status").is_some(),
+            written_by_people,
+            "{kind}"
+        );
+        let about = version
+            .pointer("/schema/openAPIV3Schema/description")
+            .unwrap();
+        assert!(
+            about.as_str().unwrap().starts_with(kind.as_str()),
+            "{kind}: {about}"
+        );
+    }
+}
+
+/// Name, path in the object, and whether only `-o wide` shows it.
+#[test]
+fn a_repository_shows_what_people_look_for() {
+    let all = by_kind(true);
+    let columns = all["AddonRepository"].pointer("/spec/versions/0/additionalPrinterColumns");
+    let columns: Vec<(&str, bool)> = columns
+        .and_then(Value::as_array)
+        .unwrap()
+        .iter()
+        .map(|column| (column["name"].as_str().unwrap(), column["priority"] == 1))
+        .collect();
+    assert_eq!(
+        columns,
+        [
+            ("Ready", false),
+            ("Synced", false),
+            ("Charts", false),
+            ("Last Sync", false),
+            ("Age", false),
+            ("Next Sync", true),
+            ("Message", true),
+        ]
+    );
 }
 
 #[test]

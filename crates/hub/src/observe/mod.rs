@@ -5,6 +5,7 @@
 //! and is, and what is new of that becomes an event and a log line. Nothing here waits or fails.
 
 pub mod actors;
+mod addons;
 pub mod collector;
 pub mod evictions;
 mod runs;
@@ -20,6 +21,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 use prometheus::Registry;
+use windlass_api::Condition;
+use windlass_api::addon::{Addon, AddonRepository, AddonStatus, RepositoryStatus};
 use windlass_api::eviction::ClusterResourcePlacementEviction;
 use windlass_api::member::{MemberCluster, MemberClusterStatus};
 use windlass_api::placement::PlacementStatus;
@@ -28,10 +31,12 @@ use windlass_api::scoped::{Binding, Placement, Scope, UpdateRun};
 use windlass_cluster::events::{Severity, reference_to};
 use windlass_cluster::{Change, Events, KindOf, NewEvent, clock};
 use windlass_rollout::{Outcome, Verdict};
+use windlass_status::addon_transitions::{of_addon, of_repository};
 use windlass_status::digest::Digest;
 use windlass_status::run_transitions::of_run;
 use windlass_status::transitions::{Transition, of_member, of_placement};
 
+use self::addons::AddonObserver;
 use self::collector::FleetCollector;
 use self::evictions::{EvictionCollector, EvictionTally, State};
 use self::runs::RunObserver;
@@ -52,6 +57,7 @@ pub struct Observer {
     leads: Arc<AtomicBool>,
     events: Events,
     runs: RunObserver,
+    addons: AddonObserver,
 }
 
 impl Observer {
@@ -72,6 +78,7 @@ impl Observer {
         let evictions = EvictionTally::default();
         let shown = EvictionCollector::new(evictions.clone(), Arc::clone(&leads))?;
         registry.register(Box::new(shown))?;
+        let addons = AddonObserver::new(registry, Arc::clone(&leads))?;
         actors::register(registry)?;
         Ok(Self {
             tally,
@@ -79,6 +86,7 @@ impl Observer {
             leads,
             events,
             runs,
+            addons,
         })
     }
 
@@ -180,6 +188,42 @@ impl Observer {
         let Some(new) = new else { return };
         self.runs.written(old.status.as_ref(), new);
         for news in of_run(old.status.as_ref(), new) {
+            self.tell(old, news);
+        }
+    }
+
+    /// An add-on repository has changed.
+    pub fn repository_changed(&self, change: &Change<AddonRepository>) {
+        self.addons.repository(change);
+    }
+
+    /// An add-on repository's status, as given, has been replaced by a new one.
+    pub fn repository_status(&self, old: &AddonRepository, new: &RepositoryStatus) {
+        let before = old
+            .status
+            .as_ref()
+            .and_then(|status| status.conditions.as_deref());
+        let after = new.conditions.as_deref().unwrap_or_default();
+        for news in of_repository(before.unwrap_or_default(), after) {
+            self.tell(old, news);
+        }
+    }
+
+    /// An Addon has changed.
+    pub fn addon_changed(&self, change: &Change<Addon>) {
+        self.addons.addon(change);
+    }
+
+    /// An Addon's status, as given, has been replaced by a new one.
+    pub fn addon_status(&self, old: &Addon, new: &AddonStatus) {
+        fn parts(status: &AddonStatus) -> (&[Condition], Option<&str>) {
+            (
+                status.conditions.as_deref().unwrap_or_default(),
+                status.render_digest.as_deref(),
+            )
+        }
+        let before = old.status.clone().unwrap_or_default();
+        for news in of_addon(parts(&before), parts(new)) {
             self.tell(old, news);
         }
     }
