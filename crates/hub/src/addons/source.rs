@@ -63,7 +63,10 @@ pub(super) async fn of(
     Ok(
         match Source::of(spec, credentials.as_ref(), certificates.as_ref()) {
             Ok(source) => Ok(Found {
-                source,
+                source: Source {
+                    digest: identity(spec, &source, &versions),
+                    ..source
+                },
                 credentials: if found.iter().any(Option::is_some) {
                     Credentials::Ready
                 } else {
