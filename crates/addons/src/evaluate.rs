@@ -38,7 +38,7 @@ use windlass_api::conditions::Status;
 use windlass_status::{Digest, conditions as list};
 
 use crate::failure::{Failure, Fault};
-use crate::schedule::{self, MAX_FAILURES};
+use crate::schedule::{self, MAX_FAILURES, SHORTEST_INTERVAL};
 
 /// Type of a condition.
 pub const READY: &str = "Ready";
@@ -238,8 +238,10 @@ fn failures(inputs: &Inputs<'_>) -> i32 {
 fn note_attempt(inputs: &Inputs<'_>, failures: i32, status: &mut RepositoryStatus) {
     let now = list::time(inputs.now);
     if inputs.attempt == Attempt::None {
-        // A spec that nothing was tried for yet must not wait for the time that the last one was given.
-        if inputs.is_changed() {
+        let is_beyond = |next| schedule::is_beyond(inputs.now, next, inputs.interval);
+        // A spec that nothing was tried for yet must not wait for the time that the last one was given, and
+        // nothing for a time that was given under another clock.
+        if inputs.is_changed() || next_sync(status).is_some_and(is_beyond) {
             status.next_sync_time = None;
         }
         return;
@@ -248,13 +250,13 @@ fn note_attempt(inputs: &Inputs<'_>, failures: i32, status: &mut RepositoryStatu
     status.attempted_spec_digest.clone_from(&digest);
     status.last_handled_sync_request = inputs.sync_request.map(str::to_owned);
     let mut retry_after = None;
-    let mut at = None;
+    let mut interval = inputs.interval;
     match &inputs.attempt {
         Attempt::None => {}
         Attempt::Failed(failure) => {
             retry_after = failure
                 .retry_after()
-                .and_then(|asked| SignedDuration::try_from(asked).ok());
+                .map(|asked| SignedDuration::try_from(asked).unwrap_or(SignedDuration::MAX));
         }
         Attempt::Read { found, catalogue } => {
             status.last_successful_fetch_time = Some(now.clone());
@@ -265,14 +267,13 @@ fn note_attempt(inputs: &Inputs<'_>, failures: i32, status: &mut RepositoryStatu
             }
             match catalogue {
                 Ok(()) => status.last_successful_sync_time = Some(now.clone()),
-                // The queue's backoff tries again: nothing else would, for the repository is in order.
-                Err(_) => at = Some(now.0),
+                // Soon, but not at once: the status that says so would itself be a reason to look again, and
+                // each look reads the whole repository.
+                Err(_) => interval = SHORTEST_INTERVAL,
             }
         }
     }
-    let next = at.unwrap_or_else(|| {
-        schedule::next(now.0, inputs.interval, failures, retry_after, inputs.jitter)
-    });
+    let next = schedule::next(inputs.now, interval, failures, retry_after, inputs.jitter);
     status.next_sync_time = Some(Time(next));
 }
 

@@ -11,6 +11,8 @@
 mod body;
 mod feed;
 mod index;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;

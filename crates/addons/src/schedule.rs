@@ -5,7 +5,7 @@
 //! together do not stay together; it is a number from −1 to 1, that means up to a tenth.
 
 use jiff::{SignedDuration, Timestamp};
-use windlass_status::duration;
+use windlass_status::{conditions, duration};
 
 /// How often a repository is read unless its spec says otherwise.
 pub const DEFAULT_INTERVAL: SignedDuration = SignedDuration::from_mins(5);
@@ -46,8 +46,14 @@ pub fn delay(interval: SignedDuration, failures: i32) -> SignedDuration {
     grown.map_or(cap(interval), |grown| grown.min(cap(interval)))
 }
 
-/// When the next attempt is due. A server that asks us to stay away for longer than the delay gets that, up
-/// to the cap, and jitter only adds to it.
+/// The longest distance with all the jitter there is. None that [`next`] gives is longer.
+fn longest(interval: SignedDuration) -> SignedDuration {
+    let cap = cap(interval);
+    cap.saturating_add(cap / 10)
+}
+
+/// When the next attempt is due, in whole seconds, as it is stored. A server that asks us to stay away gets
+/// that, up to the cap: jitter only adds to it.
 #[must_use]
 pub fn next(
     now: Timestamp,
@@ -56,26 +62,47 @@ pub fn next(
     retry_after: Option<SignedDuration>,
     jitter: f64,
 ) -> Timestamp {
-    let delay = delay(interval, failures);
-    let jitter = jitter.clamp(-1.0, 1.0);
-    let (base, jitter) = match retry_after {
-        Some(asked) if asked > delay => (asked.min(cap(interval)), jitter.abs()),
-        _ => (delay, jitter),
+    let own = after(now, stretch(delay(interval, failures), jitter));
+    let latest = whole(after(now, longest(interval)));
+    let Some(asked) = retry_after else {
+        return whole(own).min(latest);
     };
-    let distance = base.as_secs_f64() * (1.0 + JITTER * jitter);
-    // Whole seconds, as they are stored: what is computed from the stored value is the same.
-    let seconds = SignedDuration::from_secs(distance.round() as i64);
-    now.checked_add(seconds).unwrap_or(now)
+    let asked = after(now, stretch(asked.min(cap(interval)), jitter.abs()));
+    // Rounded up: a moment too early is refused again.
+    let asked = whole(after(asked, SignedDuration::from_nanos(999_999_999)));
+    whole(own).max(asked).min(latest)
+}
+
+/// A distance with up to a tenth more or less, in milliseconds.
+pub(crate) fn stretch(distance: SignedDuration, jitter: f64) -> SignedDuration {
+    let jitter = if jitter.is_nan() { 0.0 } else { jitter };
+    let seconds = distance.as_secs_f64() * (1.0 + JITTER * jitter.clamp(-1.0, 1.0));
+    SignedDuration::from_millis((seconds * 1e3).round() as i64)
+}
+
+fn after(now: Timestamp, distance: SignedDuration) -> Timestamp {
+    let bound = if distance.is_negative() {
+        Timestamp::MIN
+    } else {
+        Timestamp::MAX
+    };
+    now.checked_add(distance).unwrap_or(bound)
+}
+
+fn whole(at: Timestamp) -> Timestamp {
+    conditions::time(at).0
 }
 
 /// Whether the time of the next attempt has come. One that lies further ahead than any that [`next`] gives
 /// was written under another clock or interval, and counts as come.
 #[must_use]
 pub fn is_due(now: Timestamp, next: Option<Timestamp>, interval: SignedDuration) -> bool {
-    let Some(next) = next else { return true };
-    let left = next.duration_since(now);
-    let longest = cap(interval).as_secs_f64() * (1.0 + JITTER) + 1.0;
-    left <= SignedDuration::ZERO || left.as_secs_f64() > longest
+    next.is_none_or(|next| next <= now || is_beyond(now, next, interval))
+}
+
+/// Whether it lies further ahead than any that [`next`] gives.
+pub(crate) fn is_beyond(now: Timestamp, next: Timestamp, interval: SignedDuration) -> bool {
+    next.duration_since(now) > longest(interval)
 }
 
 /// How long until then, at least a second.

@@ -14,6 +14,7 @@ const RETRYING: &str = "ProgressingWithRetry";
 const AWAITING: &str = "AwaitingInitialSync";
 const SYNC_FAILED: &str = "SyncFailed";
 const CATALOGUE_FAILED: &str = "CatalogUpdateFailed";
+const NOT_READ: &str = "The repository is not read while spec.suspend is true.";
 
 /// Why something is so: reason and message.
 #[derive(Clone, Debug)]
@@ -34,12 +35,17 @@ impl Why {
 /// All that apply, in the order Ready, Synced, Reconciling, Stalled.
 pub(super) fn all(inputs: &Inputs<'_>, failures: i32) -> Vec<Condition> {
     let stalled = stalled(inputs, failures);
-    let (ready, why_ready) = ready(inputs, stalled.as_ref());
+    let (ready, mut why_ready) = ready(inputs, stalled.as_ref());
     let reconciling = if stalled.is_some() {
         None
     } else {
         reconciling(inputs, failures, ready, &why_ready)
     };
+    if inputs.suspended && ready == Status::False {
+        why_ready.message.push_str(" (");
+        why_ready.message.push_str(NOT_READ);
+        why_ready.message.push(')');
+    }
     let previous = inputs.current.conditions.as_deref().unwrap_or_default();
     let build = |type_: &str, status: Status, why: Why| {
         NewCondition {
@@ -86,7 +92,8 @@ fn stalled(inputs: &Inputs<'_>, failures: i32) -> Option<Why> {
             Some(Why::new(fault.reason(), message))
         }
         Attempt::Failed(Failure::Transient { message, .. }) if failures >= MAX_FAILURES => {
-            let message = format!("{failures} attempts in a row have failed, the last: {message}");
+            // No number: a terminal failure uses them all up, and none is counted beyond the fifth.
+            let message = format!("Attempts keep failing, the last: {message}");
             Some(Why::new("RetriesExceeded", message))
         }
         Attempt::Failed(_) | Attempt::Read { .. } => None,
@@ -109,10 +116,7 @@ fn ready(inputs: &Inputs<'_>, stalled: Option<&Why>) -> (Status, Why) {
     let read_now = matches!(inputs.attempt, Attempt::Read { .. });
     if read_now || inputs.was_read() {
         let why = if inputs.suspended {
-            Why::new(
-                SUSPENDED,
-                "The repository is not read while spec.suspend is true.",
-            )
+            Why::new(SUSPENDED, NOT_READ)
         } else if read_now {
             Why::new(SUCCESS, "The repository can be read.")
         } else if let Attempt::Failed(_) = inputs.attempt {

@@ -139,9 +139,15 @@ impl RepositoryActor {
                 && last.in_use == in_use
                 && last.charts == catalogue::digest(caches, &name)
         });
+        let fetched = repository
+            .status
+            .as_ref()
+            .and_then(|status| status.fetched_spec_digest.as_deref());
+        let is_same = fetched.is_some_and(|fetched| source.digest.is(fetched));
         let before = Before {
             validators: stands.and_then(|last| last.validators).filter(|_| !forced),
-            tags: if forced {
+            // Digests of another place are none of this one's.
+            tags: if forced || !is_same {
                 KnownTags::new()
             } else {
                 catalogue::tags(caches, &name)
