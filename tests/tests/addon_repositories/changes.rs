@@ -136,7 +136,7 @@ pub fn a_change_of_the_spec_is_acted_on_at_once(bed: &Bed) {
 fn addon(name: &str, chart: &str) -> String {
     format!(
         "{{apiVersion: addons.windlass.dev/v1alpha1, kind: Addon, metadata: {{name: {name}}}, \
-         spec: {{chart: {{repository: upstream, name: {chart}, version: 1.0.0}}, namespace: {name}, \
+         spec: {{chart: {{repository: upstream, name: {chart}, version: 1.0.0}}, values: {{}}, namespace: {name}, \
          placement: {{inline: {{}}}}}}}}"
     )
 }

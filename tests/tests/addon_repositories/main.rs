@@ -26,6 +26,9 @@ const IN_URL: &str = "token-in-a-url";
 /// Read, and all written.
 const HEALTHY: &str = "Ready=True/Success Synced=True/Success";
 
+/// Everything that the hub can tell: no credential is in any of it.
+const LOUD: (&str, &str) = ("WINDLASS_LOG_LEVEL", "trace");
+
 /// What all of it runs on.
 struct Bed {
     fleet: Fleet,
@@ -208,7 +211,8 @@ fn repositories_on_a_real_api_server() {
     let mut fleet = Fleet::up("addon-repositories", 0);
     let crds = fleet.windlass(&["crds"]).unwrap();
     fleet.apply("hub", &crds);
-    fleet.start_hub();
+    let account = fleet.hub_kubeconfig();
+    fleet.start_hub_in(&account, &[], &[LOUD]);
     let mut bed = Bed {
         fleet,
         helm: Helm::new("addon-repositories"),
