@@ -279,6 +279,19 @@ fn what_is_no_index_is_refused() {
         ("apiVersion: v1\nentries: []\n", "no entries"),
         ("apiVersion: v1\nentries: text\n", "no entries"),
         ("apiVersion: v1\nentries: *x\n", ""),
+        // What offers nothing says so with no entries at all.
+        (
+            "apiVersion: v1\nentries: {a: text, b: 1}\n",
+            "list of versions",
+        ),
+        (
+            &app("[]").replace("[]", "{version: 1.0.0}"),
+            "list of versions",
+        ),
+        (
+            "x: &x [{version: 1.0.0}]\napiVersion: v1\nentries: {a: [], b: *x}\n",
+            "a reference in place of",
+        ),
         ("apiVersion: v1\nentries: {\n", ""),
         ("apiVersion: v1\nentries:\n  a: [{version: '1.0\n", ""),
         ("a: b\n c: d\n", ""),
