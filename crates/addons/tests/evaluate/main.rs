@@ -5,6 +5,7 @@
 mod failure;
 mod machine;
 mod model;
+mod placed;
 mod random;
 mod schedule;
 mod support;
