@@ -188,14 +188,13 @@ impl Machine {
                 self.url = url;
                 case.generation += 1;
             }
-            Step::Url(_) => {}
             Step::Secret(secret) => self.secret = secret,
             Step::Inner(inner) => self.inner = inner,
             Step::Suspend(wanted) if wanted != case.suspended => {
                 case.suspended = wanted;
                 case.generation += 1;
             }
-            Step::Suspend(_) => {}
+            Step::Url(_) | Step::Suspend(_) => {}
             Step::Interval(interval) => {
                 case.interval = interval;
                 case.generation += 1;

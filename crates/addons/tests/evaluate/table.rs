@@ -500,3 +500,27 @@ fn a_next_time_that_no_schedule_gives_does_not_stay() {
     case.pass(Attempt::None);
     assert_eq!(case.current.next_sync_time, None);
 }
+
+#[test]
+fn what_another_hand_wrote_is_no_word_of_ours() {
+    let mut case = Case::healthy()
+        .after(not_found())
+        .with(|case| case.generation += 1);
+    case.current.observed_generation = Some(case.generation);
+    case.pass(Attempt::None);
+    assert!(
+        !line(&case.current).contains("Stalled"),
+        "of another generation, whatever the status is said to be about"
+    );
+    let mut case = Case::healthy();
+    case.current.attempted_spec_digest = None;
+    assert!(case.should_attempt(), "nobody knows what was tried");
+    assert_eq!(case.pass(Attempt::None).status.next_sync_time, None);
+    // What a new object has where the schema gives a default.
+    let mut case = Case::new();
+    case.current.observed_generation = Some(-1);
+    assert!(case.should_attempt());
+    assert_eq!(case.kstatus(), InProgress);
+    case.pass(read());
+    assert_eq!(case.kstatus(), Current);
+}
