@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -156,5 +158,43 @@ func TestStagingModulesHaveTheMatchingVersion(t *testing.T) {
 		if m.name == "k8s.io/kubernetes" && m.staging != "v0.34.4" {
 			t.Fatalf("staging modules at %s", m.staging)
 		}
+	}
+}
+
+func TestAProductIsBuiltOnceAndNeverHalf(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "tools", "key")
+	p := product{dir: dir, last: filepath.Join(dir, "bin", "helm"), what: "a test", report: "built a test"}
+	builds, fails := 0, true
+	build := func(_ context.Context, work string) error {
+		builds++
+		if exists(filepath.Join(work, "left")) {
+			t.Fatal("a build began in what another had left")
+		}
+		if err := os.MkdirAll(filepath.Join(work, "bin"), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(work, "bin", "helm"), nil, 0o755); err != nil {
+			return err
+		}
+		if fails {
+			return errors.New("on purpose")
+		}
+		return nil
+	}
+	if err := buildOnce(t.Context(), p, build); err == nil || exists(p.dir) || exists(p.dir+".building") {
+		t.Fatalf("a build that failed left something, or told nothing: %v", err)
+	}
+	// Left by a build that was killed.
+	if err := os.MkdirAll(filepath.Join(p.dir+".building", "left"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	fails = false
+	for range 2 {
+		if err := buildOnce(t.Context(), p, build); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if builds != 2 || !exists(p.last) {
+		t.Fatalf("%d builds, and what was built is there: %v", builds, exists(p.last))
 	}
 }

@@ -21,8 +21,10 @@ const usage = `fleet: real control planes on 127.0.0.1, for tests and for the de
   hack/fleet status DIR             what runs; fails unless everything does
   hack/fleet stop|start DIR NAME    kill or start one API server (hub, member-1, ...); its data stay
   hack/fleet pause|resume DIR NAME  freeze or thaw one API server
-  hack/fleet build                  build the programs, once; they are cached by version
-  hack/fleet bin                    print where the programs are (kubectl too), building them if needed
+  hack/fleet build                  build all programs, once; they are cached by version
+  hack/fleet bin                    print where the control planes' programs are (kubectl too), building
+                                    them if needed
+  hack/fleet tools                  print where Helm and the OCI registry are, building them if needed
 
 WINDLASS_KUBERNETES_VERSION chooses the version (default ` + defaultKubernetes + `).
 WINDLASS_CACHE is where programs are cached (default: windlass in the user's cache directory).
@@ -46,10 +48,22 @@ func run(ctx context.Context, args []string) error {
 	}
 	command, rest := args[0], args[1:]
 	switch command {
-	case "build", "bin":
+	case "build":
+		if _, err := ensurePrograms(ctx); err != nil {
+			return err
+		}
+		_, err := ensureTools(ctx)
+		return err
+	case "bin":
 		programs, err := ensurePrograms(ctx)
-		if err == nil && command == "bin" {
+		if err == nil {
 			fmt.Println(programs.bin)
+		}
+		return err
+	case "tools":
+		bin, err := ensureTools(ctx)
+		if err == nil {
+			fmt.Println(bin)
 		}
 		return err
 	case "up":

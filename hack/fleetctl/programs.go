@@ -50,9 +50,7 @@ func cacheDir() (string, error) {
 	return filepath.Join(dir, "windlass"), nil
 }
 
-// ensurePrograms builds the control plane's programs unless the cache has them. They are built beside
-// their final place and renamed, so that the cache never holds half a build; a lock makes a second
-// caller wait for the first.
+// ensurePrograms builds the control plane's programs unless the cache has them.
 func ensurePrograms(ctx context.Context) (programs, error) {
 	cache, err := cacheDir()
 	if err != nil {
@@ -63,36 +61,54 @@ func ensurePrograms(ctx context.Context) (programs, error) {
 		return programs{}, fmt.Errorf("WINDLASS_KUBERNETES_VERSION=%s is not like %s", version, defaultKubernetes)
 	}
 	key := fmt.Sprintf("kubernetes-%s-etcd-%s-kwok-%s-%s", version, etcdVersion, kwokVersion, runtime.Version())
-	root := filepath.Join(cache, "control-plane")
-	final := filepath.Join(root, key)
+	final := filepath.Join(cache, "control-plane", key)
 	built := programs{bin: filepath.Join(final, "bin"), stages: filepath.Join(final, "stages.yaml")}
-	if exists(built.stages) {
-		return built, nil
+	return built, buildOnce(ctx, product{
+		dir:    final,
+		last:   built.stages,
+		what:   fmt.Sprintf("Kubernetes %s, etcd and kwok; this takes 5 to 15 minutes the first time", version),
+		report: "built",
+	}, func(ctx context.Context, work string) error { return buildAll(ctx, work, version) })
+}
+
+// product is a folder of programs in the cache.
+type product struct {
+	dir    string
+	last   string // a file in it that is there when the folder is whole
+	what   string // what is built, for people
+	report string // what to say afterwards, before how long it took
+}
+
+// buildOnce builds a product unless the cache has it. It is built beside its final place and renamed, so
+// that the cache never holds half a build; a lock makes a second caller wait for the first.
+func buildOnce(ctx context.Context, p product, build func(ctx context.Context, work string) error) error {
+	if exists(p.last) {
+		return nil
 	}
-	if err := os.MkdirAll(root, 0o755); err != nil {
-		return programs{}, err
+	if err := os.MkdirAll(filepath.Dir(p.dir), 0o755); err != nil {
+		return err
 	}
-	unlock, err := lock(ctx, filepath.Join(root, key+".lock"))
+	unlock, err := lock(ctx, p.dir+".lock")
 	if err != nil {
-		return programs{}, err
+		return err
 	}
 	defer unlock()
-	if exists(built.stages) {
-		return built, nil
+	if exists(p.last) {
+		return nil
 	}
 	// The lock is held, so what is there was left by a build that was killed.
-	work := filepath.Join(root, key+".building")
+	work := p.dir + ".building"
 	if err := os.RemoveAll(work); err != nil {
-		return programs{}, err
+		return err
 	}
 	defer os.RemoveAll(work)
-	fmt.Fprintf(os.Stderr, "fleet: building Kubernetes %s, etcd and kwok; this takes 5 to 15 minutes the first time\n", version)
+	fmt.Fprintf(os.Stderr, "fleet: building %s\n", p.what)
 	began := time.Now()
-	if err := buildAll(ctx, work, version); err != nil {
-		return programs{}, err
+	if err := build(ctx, work); err != nil {
+		return err
 	}
-	fmt.Fprintf(os.Stderr, "fleet: built in %s\n", time.Since(began).Round(time.Second))
-	return built, os.Rename(work, final)
+	fmt.Fprintf(os.Stderr, "fleet: %s in %s\n", p.report, time.Since(began).Round(time.Second))
+	return os.Rename(work, p.dir)
 }
 
 // module is a Go module whose programs are built on their own, so that its requirements don't mix with
@@ -128,13 +144,9 @@ func buildAll(ctx context.Context, work, version string) error {
 		return err
 	}
 	for i, module := range modules(version) {
-		fmt.Fprintf(os.Stderr, "fleet: building %s %s\n", module.name, module.version)
 		dir := filepath.Join(work, fmt.Sprintf("module-%d", i))
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
 		if err := buildModule(ctx, dir, bin, module); err != nil {
-			return fmt.Errorf("building %s %s: %w", module.name, module.version, err)
+			return err
 		}
 		if module.name == "sigs.k8s.io/kwok" {
 			if err := writeStages(ctx, dir, filepath.Join(work, "stages.yaml")); err != nil {
@@ -149,7 +161,19 @@ func buildAll(ctx context.Context, work, version string) error {
 	return os.Rename(filepath.Join(bin, "server"), filepath.Join(bin, "etcd"))
 }
 
+// buildModule builds a module's programs into bin, in a new folder dir.
 func buildModule(ctx context.Context, dir, bin string, m module) error {
+	fmt.Fprintf(os.Stderr, "fleet: building %s %s\n", m.name, m.version)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := getAndBuild(ctx, dir, bin, m); err != nil {
+		return fmt.Errorf("building %s %s: %w", m.name, m.version, err)
+	}
+	return nil
+}
+
+func getAndBuild(ctx context.Context, dir, bin string, m module) error {
 	if _, err := goCommand(ctx, dir, "mod", "init", "windlass.dev/build"); err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ pub async fn fetch(
     let digest = Digest::of_bytes(&bytes);
     if source.protocol == Protocol::Helm
         && let Some(told) = version.digest.as_deref()
-        && !digest.is(&told.trim_start_matches("sha256:").to_ascii_lowercase())
+        && !digest.is(told.to_ascii_lowercase().trim_start_matches("sha256:"))
     {
         return Err(Failure::transient(format!(
             "{shown}: the archive has the digest {digest}, the index says {told}; one of them may be \

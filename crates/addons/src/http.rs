@@ -9,7 +9,7 @@
 //! * No proxy from the environment: it would resolve names in our place, past that check. No cookies.
 
 use std::error::Error;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::fmt;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -17,17 +17,21 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use reqwest::{
     Certificate, Client, ClientBuilder, Identity, Method, Response, StatusCode, redirect,
 };
 use tokio::time::timeout_at;
-use url::{Host, Url};
+use url::Url;
 use windlass_cluster::clock::{self, Instant};
 
 use crate::failure::{Failure, Fault};
 use crate::source::{Credentials, Source, Tls};
+
+mod local;
+
+pub use self::local::is_link_local;
+use self::local::{LinkLocal, NoLinkLocal};
 
 /// How many redirects one request follows.
 pub const MAX_REDIRECTS: usize = 10;
@@ -40,7 +44,6 @@ const LONGEST_CONNECT: Duration = Duration::from_secs(10);
 const AGENT: &str = concat!("windlass/", env!("CARGO_PKG_VERSION"));
 
 /// What asks a source's servers during one reading, for as long as the source's timeout from its making.
-#[derive(Debug)]
 pub struct Http {
     client: Client,
     foreign: OnceLock<Client>,
@@ -52,7 +55,7 @@ pub struct Http {
 }
 
 /// A request.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Ask {
     /// GET or HEAD.
     pub method: Method,
@@ -277,7 +280,6 @@ enum Access {
 }
 
 /// What came back: a status and headers, and a body that is still to be read.
-#[derive(Debug)]
 pub struct Answer {
     response: Response,
     access: Access,
@@ -287,6 +289,15 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// The same where what went along says nothing of us: a token that a registry gives to anybody.
+    #[must_use]
+    pub fn to_stranger(mut self) -> Self {
+        if matches!(self.access, Access::Given) {
+            self.access = Access::Anonymous;
+        }
+        self
+    }
+
     /// Status code.
     #[must_use]
     pub fn status(&self) -> u16 {
@@ -404,6 +415,25 @@ impl Access {
     }
 }
 
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Http").field(&shown(&self.origin)).finish()
+    }
+}
+
+impl fmt::Debug for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ask").field(&shown(&self.url)).finish()
+    }
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (status, url) = (self.status(), self.shown());
+        f.debug_tuple("Answer").field(&status).field(&url).finish()
+    }
+}
+
 /// How long a server asks us to stay away: seconds, or an HTTP date.
 #[must_use]
 pub fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
@@ -448,6 +478,8 @@ fn redirect_of(response: &Response, from: &Url) -> Result<Option<Url>, Failure> 
 }
 
 fn client(tls: &Tls, timeout: Duration) -> Result<Client, Failure> {
+    // reqwest panics where none is installed; where one is, this changes nothing.
+    clock::install_crypto();
     let built = builder(tls, timeout)?.build();
     let built = match built {
         // An image without authorities of its own can still ask over plain HTTP: then nobody is trusted.
@@ -487,11 +519,16 @@ fn builder(tls: &Tls, timeout: Duration) -> Result<ClientBuilder, Failure> {
 
 fn unreachable(url: &Url, error: &reqwest::Error) -> Failure {
     let shown = shown(url);
-    if chain(error).any(|error| error.is::<LinkLocal>()) {
+    if chain(error).any(<dyn Error>::is::<LinkLocal>) {
         let message = format!("{shown}: {LinkLocal}");
         return Failure::terminal(Fault::SourceRejectedRequest, message);
     }
-    Failure::transient(format!("{shown} can't be reached: {}", cause(error)))
+    let why = if error.is_timeout() {
+        "it took too long to connect".to_owned()
+    } else {
+        cause(error)
+    };
+    Failure::transient(format!("{shown} can't be reached: {why}"))
 }
 
 /// The innermost error that says something: what is around it only says that something went wrong.
@@ -508,55 +545,10 @@ fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn 
     })
 }
 
-/// A host is, or resolves to, nothing but link-local addresses.
-#[derive(Debug, thiserror::Error)]
-#[error("its host has a link-local address, which is not asked")]
-struct LinkLocal;
-
 fn refuse_link_local(url: &Url) -> Result<(), Failure> {
     if is_link_local(url) {
         let message = format!("{}: {LinkLocal}", shown(url));
         return Err(Failure::terminal(Fault::SourceRejectedRequest, message));
     }
     Ok(())
-}
-
-/// Whether a url's host is written as a link-local address.
-#[must_use]
-pub fn is_link_local(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(address)) => forbidden(IpAddr::V4(address)),
-        Some(Host::Ipv6(address)) => forbidden(IpAddr::V6(address)),
-        Some(Host::Domain(_)) | None => false,
-    }
-}
-
-fn forbidden(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => address.is_link_local(),
-        IpAddr::V6(address) => match mapped(address) {
-            Some(address) => forbidden(address),
-            None => address.is_unicast_link_local(),
-        },
-    }
-}
-
-fn mapped(address: Ipv6Addr) -> Option<IpAddr> {
-    address.to_ipv4_mapped().map(IpAddr::V4)
-}
-
-struct NoLinkLocal;
-
-impl Resolve for NoLinkLocal {
-    fn resolve(&self, name: Name) -> Resolving {
-        Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let (bad, good): (Vec<SocketAddr>, Vec<_>) =
-                found.partition(|address| forbidden(address.ip()));
-            if good.is_empty() && !bad.is_empty() {
-                return Err(LinkLocal.into());
-            }
-            Ok(Box::new(good.into_iter()) as Addrs)
-        })
-    }
 }

@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use windlass_api::addon::ChartVersion;
+use windlass_api::addon::{ChartSpec, ChartVersion};
 use windlass_cluster::clock::{self, Instant};
 
 use self::chart::Found;
@@ -62,7 +62,7 @@ pub struct Limits {
     pub manifest_bytes: usize,
     /// Most bytes of a Chart.yaml as JSON; of a larger one nothing is read.
     pub config_bytes: usize,
-    /// Most manifests that are asked for in one reading; what is left is pending until the next one.
+    /// Most versions that are looked at anew in one reading; what is left is pending until the next one.
     pub manifests: usize,
     /// How many of the newest versions are looked at each time.
     pub watched: usize,
@@ -94,7 +94,17 @@ pub struct Known {
     pub versions: Vec<ChartVersion>,
 }
 
-/// What is known from before, by name of the chart; empty for a forced reading.
+impl From<&ChartSpec> for Known {
+    fn from(spec: &ChartSpec) -> Self {
+        Self {
+            description: spec.description.clone(),
+            versions: spec.versions.clone(),
+        }
+    }
+}
+
+/// What is known from before, by name of the chart. Empty for a forced reading, and where the source was
+/// another one then: the same tags mean something else at another url.
 pub type KnownTags = BTreeMap<String, Known>;
 
 /// What a reading has found.
@@ -135,23 +145,23 @@ pub async fn read(
         stopped: AtomicBool::new(false),
     };
     let nothing = Known::default();
-    let found: Vec<Found> = stream::iter(&names)
-        .map(|(chart, path)| {
-            let known = known.get(chart).unwrap_or(&nothing);
-            let in_use = in_use.get(chart).map_or(&[][..], Vec::as_slice);
-            let repository = registry.repository(path);
-            let pass = &pass;
-            async move { pass.chart(&repository, chart, known, in_use).await }
-        })
+    // Collected first: a stream over closures that borrow is not Send in the compiler's eyes.
+    let mut readings = Vec::with_capacity(names.len());
+    for (chart, path) in &names {
+        let known = known.get(chart).unwrap_or(&nothing);
+        let in_use = in_use.get(chart).map_or(&[][..], Vec::as_slice);
+        readings.push(pass.chart(registry.repository(path), chart, known, in_use));
+    }
+    let found: Vec<Found> = stream::iter(readings)
         .buffered(AT_ONCE)
         .try_collect()
         .await?;
     let mut collector = Collector::new(source.max_versions, in_use);
     let mut reading = Reading::default();
-    for (found, (name, _)) in found.into_iter().zip(names) {
-        collector.chart(&name);
+    for (found, (name, _)) in found.into_iter().zip(&names) {
+        collector.chart(name);
         for entry in found.entries {
-            collector.add(&name, entry);
+            collector.add(name, entry);
         }
         for _ in 0..found.skipped {
             collector.skip();
@@ -174,11 +184,15 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Whether one more manifest may be asked for.
-    fn may_ask(&self) -> bool {
-        !self.stopped.load(Ordering::Relaxed)
-            && clock::monotonic() < self.until
-            && self.asked.fetch_add(1, Ordering::Relaxed) < self.limits.manifests
+    /// Whether there is time, and the registry bears it.
+    fn may_watch(&self) -> bool {
+        !self.stopped.load(Ordering::Relaxed) && clock::monotonic() < self.until
+    }
+
+    /// Whether one more version may be looked at. Those that are only watched don't count, lest the many of
+    /// one chart keep the new ones of another from ever being looked at.
+    fn may_look(&self) -> bool {
+        self.may_watch() && self.asked.fetch_add(1, Ordering::Relaxed) < self.limits.manifests
     }
 
     /// The registry has asked to be left alone.

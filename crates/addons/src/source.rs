@@ -85,7 +85,7 @@ pub struct Tls {
 }
 
 /// See the module.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Source {
     /// The url; its scheme is http or https, also for a registry.
     pub url: Url,
@@ -103,6 +103,18 @@ pub struct Source {
     pub max_versions: usize,
     /// Digest of what decides where and as whom it is read.
     pub digest: Digest,
+}
+
+impl fmt::Debug for Source {
+    /// Without the url's query, which may hold a key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source")
+            .field("url", &http::shown(&self.url))
+            .field("protocol", &self.protocol)
+            .field("credentials", &self.credentials)
+            .field("charts", &self.charts)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The data of a Secret, decoded.
@@ -154,10 +166,10 @@ fn read_url(spec: &RepositorySpec) -> Result<(Protocol, Url), Failure> {
         Protocol::Helm => spec.url.clone(),
         Protocol::Oci => format!("https://{rest}"),
     };
-    let authority = rest.split(['/', '?', '#', '\\']).next();
-    if authority.is_some_and(|authority| authority.contains('@')) {
+    if holds_user(rest) {
         return Err(invalid(
-            "url holds a user name or password; they belong into the Secret that secretRef names",
+            "url holds a user name or password; they belong into the Secret that secretRef names \
+             (an @ of the path itself is written %40)",
         ));
     }
     let mut url = Url::parse(&text).map_err(|error| invalid(&format!("url is none: {error}")))?;
@@ -174,6 +186,16 @@ fn read_url(spec: &RepositorySpec) -> Result<(Protocol, Url), Failure> {
         Protocol::Helm => Ok((protocol, url)),
         Protocol::Oci => Ok((protocol, registry_url(spec, url)?)),
     }
+}
+
+/// Whether what follows `://` seems to hold a user name or password. One with a slash in it makes its url's
+/// `@` part of the path: so a path's `@` is believed only behind a full host name without a port.
+fn holds_user(rest: &str) -> bool {
+    let end = rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len());
+    let (authority, behind) = rest.split_at(end);
+    let behind = behind.split(['?', '#']).next().unwrap_or_default();
+    let plain = authority.contains('.') && !authority.contains(':');
+    authority.contains('@') || (behind.contains('@') && !plain)
 }
 
 /// Checks what a registry wants of a name, and chooses between https and plain http.

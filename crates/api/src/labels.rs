@@ -122,6 +122,19 @@ pub const IS_LATEST_APPROVAL: &str = "kubernetes-fleet.io/isLatestUpdateRunAppro
 pub const RUN_FINALIZER: &str = "kubernetes-fleet.io/stagedupdaterun-finalizer";
 /// On a binding: UID of the update run that moved it last.
 pub const MOVED_BY_RUN: &str = "windlass.dev/update-run";
+/// On what the hub makes of an Addon: the Addon's name.
+pub const ADDON: &str = "addons.windlass.dev/addon";
+/// On an envelope in a resource snapshot, annotation: it holds what the hub has rendered of an Addon, nothing
+/// else. The hub puts it there as it selects, and takes it off what others wrote.
+pub const ADDON_VOUCHED: &str = "addons.windlass.dev/vouched";
+/// On a resource snapshot's master, annotation: the Addons whose renders it holds, each as `name=digest`,
+/// separated by commas.
+pub const ADDON_RENDERS: &str = "addons.windlass.dev/renders";
+/// On the envelopes of an Addon, annotation: digest of what their render depends on, the same on all
+/// envelopes of one render.
+pub const ADDON_RENDER: &str = "addons.windlass.dev/render";
+/// On the envelopes of an Addon, annotation: how many envelopes that render has in all.
+pub const ADDON_PARTS: &str = "addons.windlass.dev/parts";
 /// On an AddonRepository: asks for a reading now; another value asks again.
 pub const SYNC_REQUESTED_AT: &str = "windlass.dev/sync-requested-at";
 /// On an AddonChart: name of its AddonRepository, if that fits.

@@ -54,6 +54,22 @@ where
     })
 }
 
+/// Runs what blocks or computes for long, on a thread for such work. It can't be stopped from outside: see to
+/// it that the work ends by itself when nobody waits any more. Its name is logged should it panic.
+pub fn spawn_blocking<F, T>(name: &'static str, work: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    tokio::task::spawn_blocking(move || {
+        let _running = Running::begin();
+        std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+            tracing::error!(task = name, "a task has panicked");
+            resume_unwind(panic)
+        })
+    })
+}
+
 /// How many tasks are running: a number that only grows tells of a leak.
 #[must_use]
 pub fn running_tasks() -> usize {
@@ -130,6 +146,8 @@ mod tests {
     #[tokio::test]
     async fn a_panic_reaches_whoever_waits() {
         let handle = spawn("test", async { panic!("on purpose") });
+        assert!(handle.await.unwrap_err().is_panic());
+        let handle = spawn_blocking("test", || panic!("on purpose"));
         assert!(handle.await.unwrap_err().is_panic());
     }
 }

@@ -6,6 +6,7 @@
 //! Of several processes one does so at a time ([`lead`]).
 //! [`observe`] shows all that to people and monitoring; [`preview`] says what would happen.
 
+pub mod addons;
 pub mod contents;
 pub mod delivery;
 pub mod evictions;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
+use windlass_api::labels;
 use windlass_api::placement::ResourceIdentifier;
 use windlass_member::manifest::Manifest;
 use windlass_render::{
@@ -36,6 +37,7 @@ pub struct Opened {
 #[must_use]
 pub fn open(objects: Vec<Value>, part_of: &[usize], filter: &ApiFilter) -> Opened {
     let selected = objects.iter().map(identifier_of).collect();
+    let vouched: Vec<bool> = objects.iter().map(is_vouched).collect();
     let opened = windlass_render::open(objects, &|manifest| filter.refuses_enveloped(manifest));
     let manifests = opened.parts.into_iter().map(|part| {
         let mut object = part.object;
@@ -43,13 +45,20 @@ pub fn open(objects: Vec<Value>, part_of: &[usize], filter: &ApiFilter) -> Opene
             sanitise(&mut object);
         }
         let number = part_of.get(part.source).copied().unwrap_or_default();
-        Arc::new(Manifest::of_snapshot(object).from(number, part.envelope))
+        let vouched = vouched.get(part.source).copied().unwrap_or_default();
+        let manifest = Manifest::of_snapshot(object).from(number, part.envelope);
+        Arc::new(manifest.vouched(vouched))
     });
     Opened {
         selected,
         manifests: manifests.collect(),
         problems: opened.problems,
     }
+}
+
+fn is_vouched(object: &Value) -> bool {
+    let annotations = object.pointer("/metadata/annotations");
+    annotations.is_some_and(|all| all.get(labels::ADDON_VOUCHED).is_some())
 }
 
 fn identifier_of(object: &Value) -> ResourceIdentifier {
@@ -106,8 +115,16 @@ pub fn manifests(
     } else {
         Scope::Namespace(namespace)
     };
-    let mut envelopes = content.manifests.iter().map(|m| m.envelope.as_deref());
-    if overrides.is_empty() && !envelopes.any(|envelope| is_confined(scope, envelope)) {
+    let parts: Vec<Part<'_>> = content
+        .manifests
+        .iter()
+        .map(|manifest| Part {
+            object: &manifest.object,
+            envelope: manifest.envelope.as_deref(),
+            vouched: manifest.vouched,
+        })
+        .collect();
+    if overrides.is_empty() && !parts.iter().any(|part| is_confined(scope, part)) {
         return Ok(Arc::clone(&content.manifests));
     }
     let view = View {
@@ -120,14 +137,6 @@ pub fn manifests(
         scope,
         confinement,
     };
-    let parts: Vec<Part<'_>> = content
-        .manifests
-        .iter()
-        .map(|manifest| Part {
-            object: &manifest.object,
-            envelope: manifest.envelope.as_deref(),
-        })
-        .collect();
     let rendered = render(&view, &parts).map_err(|errors| refusal(&errors))?;
     if rendered.iter().all(|part| *part == Rendered::Same) {
         return Ok(Arc::clone(&content.manifests));
@@ -136,7 +145,9 @@ pub fn manifests(
         Rendered::Same => Some(Arc::clone(manifest)),
         Rendered::LeftOut => None,
         Rendered::Changed(object) => Some(Arc::new(
-            Manifest::of_snapshot(object).from(manifest.part, manifest.envelope.clone()),
+            Manifest::of_snapshot(object)
+                .from(manifest.part, manifest.envelope.clone())
+                .vouched(manifest.vouched),
         )),
     };
     Ok(content

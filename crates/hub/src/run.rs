@@ -9,6 +9,7 @@ use std::time::Duration;
 use kube::config::Kubeconfig;
 use prometheus::Registry;
 use tokio::task::JoinHandle;
+use windlass_addons::render::{self, Renderer};
 use windlass_aggregator::ExternalUnset;
 use windlass_cluster::kubeconfig::in_cluster;
 use windlass_cluster::lease::step::Timing;
@@ -18,6 +19,8 @@ use windlass_cluster::{
 };
 use windlass_metrics::Readiness;
 
+use crate::addons::addon::AddonActor;
+use crate::addons::repository::RepositoryActor;
 use crate::contents::Contents;
 use crate::delivery::Delivery;
 use crate::installed::{self, InstalledError};
@@ -38,6 +41,10 @@ pub const FIELD_MANAGER: &str = "windlass-hub";
 const DELIVERY_WORKERS: usize = 1024;
 /// Overrides worked on at once.
 const OVERRIDE_WORKERS: usize = 4;
+/// Add-on repositories read at once: each may take a minute.
+const REPOSITORY_WORKERS: usize = 8;
+/// Addons worked on at once.
+const ADDON_WORKERS: usize = 4;
 /// Clusters looked at at once.
 const CLUSTER_WORKERS: usize = 16;
 
@@ -67,6 +74,8 @@ pub struct HubOptions {
     pub filter: ApiFilter,
     /// Namespace of the lease.
     pub leader_election_namespace: String,
+    /// Helm's program; none means the `helm` in `PATH`.
+    pub helm_binary: Option<PathBuf>,
     /// Times of the leader election; none means that this process leads without one.
     pub leader_election: Option<Timing>,
 }
@@ -135,6 +144,8 @@ struct Hub {
     members: Members,
     actor: Actor,
     overrides: OverrideActor,
+    repositories: RepositoryActor,
+    addons: AddonActor,
     delivery: Arc<Delivery>,
     placement_workers: usize,
     /// Tasks that only show things.
@@ -183,15 +194,25 @@ impl Hub {
         };
         let members = Members::new(world.clone(), writer.clone(), requests, policy, &registry)?;
         let confinement = options.filter.confinement().clone();
-        let filter = Arc::new(options.filter.clone());
+        let filter = options.filter.with_renders(world.addons.renders());
+        let filter = Arc::new(filter);
         let contents = Contents::new(world.clone(), client.clone(), Arc::clone(&filter));
         let discovery = Discovery::new(client.clone());
         let report_back = ReportBack::new(writer.clone(), discovery.clone());
         let resources = Resources::with_filter(
             client,
-            discovery,
-            options.filter,
+            discovery.clone(),
+            (*filter).clone(),
             Arc::new(move |placement: &ObjectKey| queues.placements.add(placement.clone())),
+        );
+        let renderer = Renderer::new(options.helm_binary, render::Limits::default());
+        let addons = AddonActor::new(
+            world.clone(),
+            writer.clone(),
+            resources.clone(),
+            discovery,
+            Arc::clone(&filter),
+            Arc::new(renderer),
         );
         let actor = Actor::new(
             world.clone(),
@@ -204,6 +225,8 @@ impl Hub {
         );
         Ok(Self {
             overrides: OverrideActor::new(world.clone(), writer.clone()),
+            repositories: RepositoryActor::new(world.clone(), writer.clone()),
+            addons,
             delivery: Arc::new(Delivery::new(
                 world.clone(),
                 contents,
@@ -238,6 +261,12 @@ impl Hub {
             (0..OVERRIDE_WORKERS).map(|_| clock::spawn("overrides", self.overrides.clone().work())),
         );
         workers.extend(
+            (0..REPOSITORY_WORKERS)
+                .map(|_| clock::spawn("repositories", self.repositories.clone().work())),
+        );
+        workers
+            .extend((0..ADDON_WORKERS).map(|_| clock::spawn("addons", self.addons.clone().work())));
+        workers.extend(
             (0..self.placement_workers)
                 .map(|_| clock::spawn("placements", self.actor.clone().work())),
         );
@@ -256,6 +285,8 @@ impl Hub {
         queues.bindings.shutdown();
         queues.clusters.shutdown();
         queues.overrides.shutdown();
+        queues.repositories.shutdown();
+        queues.addons.shutdown();
         if in_order {
             self.lead.drain().await;
         }

@@ -101,10 +101,11 @@ impl World {
     #[must_use]
     pub fn start(client: &Client, queues: Queues, observer: Observer) -> Self {
         let all = watcher::Config::default;
+        let addons = AddonCaches::start(client, &queues, &observer);
         let bindings =
             ScopedCache::start("bindings", client, || binding_options(&queues, &observer));
         let placements = ScopedCache::start("placements", client, || {
-            placement_options(&queues, &observer, bindings.clone())
+            placement_options(&queues, &observer, bindings.clone(), addons.clone())
         });
         let clusters = {
             let options = cluster_options(&queues, &observer, placements.clone(), bindings.clone());
@@ -114,7 +115,7 @@ impl World {
             overrides: Overrides::start(client, &queues, &bindings),
             runs: Runs::start(client, &queues, &observer),
             evictions: Evictions::start(client, &queues, &observer),
-            addons: AddonCaches::start(client, &queues, &observer),
+            addons,
             policies: ScopedCache::start("policies", client, || owned_options(&queues)),
             snapshots: ScopedCache::start("snapshots", client, || owned_options(&queues)),
             secrets: Cache::start(

@@ -66,6 +66,8 @@ pub struct Manifest {
     pub part: usize,
     /// The envelope that it came in.
     pub envelope: Option<Arc<EnvelopeIdentifier>>,
+    /// The hub itself made what is in that envelope.
+    pub vouched: bool,
 }
 
 impl Manifest {
@@ -99,6 +101,7 @@ impl Manifest {
             problem,
             part: 0,
             envelope: None,
+            vouched: false,
         }
     }
 
@@ -107,6 +110,13 @@ impl Manifest {
     pub fn from(mut self, part: usize, envelope: Option<Arc<EnvelopeIdentifier>>) -> Self {
         self.part = part;
         self.envelope = envelope;
+        self
+    }
+
+    /// The manifest with whether the hub itself made what is in its envelope.
+    #[must_use]
+    pub const fn vouched(mut self, vouched: bool) -> Self {
+        self.vouched = vouched;
         self
     }
 }

@@ -27,7 +27,7 @@ use windlass_api::placement::EnvelopeIdentifier;
 pub use confine::Confinement;
 pub use envelope::{Opened, OpenedPart, envelopes, open, placed};
 pub use error::RenderError;
-pub use object::ObjectId;
+pub use object::{ObjectId, is_cluster_scoped};
 pub use overrides::{Override, OverrideName, PlacementKey, effects};
 pub use scope::{Scope, is_confined};
 pub use subject::Subject;
@@ -48,6 +48,8 @@ pub struct Part<'a> {
     pub object: &'a Value,
     /// The envelope that it came in.
     pub envelope: Option<&'a EnvelopeIdentifier>,
+    /// The hub itself made what is in that envelope, of what an administrator asked for.
+    pub vouched: bool,
 }
 
 /// What becomes of a manifest on a cluster.

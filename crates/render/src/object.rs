@@ -51,6 +51,7 @@ impl fmt::Display for ObjectId<'_> {
 }
 
 /// Whether a kind that every cluster has is cluster-scoped; none for all other kinds.
+#[must_use]
 pub fn is_cluster_scoped(group: &str, kind: &str) -> Option<bool> {
     let cluster = match group {
         "" => matches!(kind, "Namespace" | "Node" | "PersistentVolume"),

@@ -4,7 +4,6 @@
 //! namespace, and not what others write there later.
 
 use serde_json::Value;
-use windlass_api::placement::EnvelopeIdentifier;
 
 use crate::confine::Confinement;
 use crate::error::RenderError;
@@ -24,7 +23,7 @@ pub enum Scope<'a> {
 /// What the placement carries and must not.
 pub fn check(view: &View<'_>, parts: &[Part<'_>]) -> Vec<RenderError> {
     let refused = parts.iter().filter_map(|part| {
-        let own = author(view.scope, part.envelope)?;
+        let own = author(view.scope, part)?;
         let id = ObjectId::of(part.object);
         let why = view.confinement.object(own, part.object).err()?.to_string();
         Some(RenderError {
@@ -43,15 +42,16 @@ pub fn check(view: &View<'_>, parts: &[Part<'_>]) -> Vec<RenderError> {
 /// Whether a manifest of a placement may have an author with rights in a namespace only, past whom the hub
 /// did not check what is in it.
 #[must_use]
-pub fn is_confined(scope: Scope<'_>, envelope: Option<&EnvelopeIdentifier>) -> bool {
-    author(scope, envelope).is_some()
+pub fn is_confined(scope: Scope<'_>, part: &Part<'_>) -> bool {
+    author(scope, part).is_some()
 }
 
 /// The namespace that the author of a manifest may have rights in only.
-fn author<'a>(scope: Scope<'a>, envelope: Option<&'a EnvelopeIdentifier>) -> Option<&'a str> {
+fn author<'a>(scope: Scope<'a>, part: &Part<'a>) -> Option<&'a str> {
     match scope {
         Scope::Namespace(own) => Some(own),
-        Scope::Cluster => envelope?.namespace.as_deref(),
+        Scope::Cluster if part.vouched => None,
+        Scope::Cluster => part.envelope?.namespace.as_deref(),
     }
 }
 
@@ -79,5 +79,42 @@ impl<'a> PatchGuard<'a> {
         };
         let change = confinement.change(&before, object);
         change.map_err(|refusal| refusal.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_api::placement::EnvelopeIdentifier;
+
+    use super::*;
+
+    #[test]
+    fn who_wrote_a_manifest_says_how_far_it_may_reach() {
+        let cluster = EnvelopeIdentifier::default();
+        let namespaced = EnvelopeIdentifier {
+            namespace: Some("web".to_owned()),
+            ..EnvelopeIdentifier::default()
+        };
+        let own = Scope::Namespace("web");
+        for (scope, envelope, vouched, confined) in [
+            (Scope::Cluster, None, false, false),
+            (Scope::Cluster, Some(&cluster), false, false),
+            (Scope::Cluster, Some(&namespaced), false, true),
+            (Scope::Cluster, Some(&namespaced), true, false),
+            (own, None, false, true),
+            (own, Some(&namespaced), false, true),
+            (own, Some(&namespaced), true, true),
+        ] {
+            let part = Part {
+                object: &Value::Null,
+                envelope,
+                vouched,
+            };
+            assert_eq!(
+                is_confined(scope, &part),
+                confined,
+                "{scope:?} {envelope:?} {vouched}"
+            );
+        }
     }
 }

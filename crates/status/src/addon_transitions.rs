@@ -3,7 +3,7 @@
 //! | of | transition | severity, reason |
 //! |---|---|---|
 //! | both | Ready becomes True | Normal, the condition's |
-//! | both | Ready becomes False | Warning, the condition's |
+//! | both | Ready becomes False, and not just because something is awaited or on its way | Warning, the condition's |
 //! | repository | Synced becomes False | Warning, the condition's |
 //! | repository | Synced becomes True after False | Normal, the condition's |
 //! | both | Stalled appears, or has another reason | Warning, the condition's; not where Ready has said it |
@@ -45,7 +45,9 @@ pub fn of_addon(
     }
     let ready = turned(old.0, new.0, "Ready", "Place", false);
     let said = |ready: &Transition| news.iter().any(|news| news.reason == ready.reason);
-    let ready = ready.filter(|ready| !said(ready));
+    let reconciling = find(new.0, "Reconciling");
+    let on_its_way = reconciling.is_some_and(|told| told.reason != "ProgressingWithRetry");
+    let ready = ready.filter(|ready| !(said(ready) || ready.is_warning && on_its_way));
     news.extend(ready);
     news.extend(stalled(old.0, new.0, &news, "Place"));
     news
@@ -193,5 +195,11 @@ mod tests {
             [said(true, "RenderFailed")]
         );
         assert!(new((&bad, Some("a")), (&bad, Some("a"))).is_empty());
+        let under_way = conditions(&[
+            ("Rendered", "True", "Rendered"),
+            ("Ready", "False", "PlacementProgressing"),
+            ("Reconciling", "True", "PlacementProgressing"),
+        ]);
+        assert!(new((&done, Some("a")), (&under_way, Some("a"))).is_empty());
     }
 }

@@ -22,6 +22,12 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
+    /// The digest that SHA-256 came to elsewhere, of what is too large to be in memory at once.
+    #[must_use]
+    pub const fn of_hash(hash: [u8; 32]) -> Self {
+        Self(hash)
+    }
+
     /// Digest of a JSON value, the same however the keys of its objects are ordered: that of the
     /// compact text with keys sorted.
     #[must_use]

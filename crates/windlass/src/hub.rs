@@ -62,6 +62,9 @@ pub struct Args {
     max_concurrent_cluster_placement: u32,
     #[command(flatten)]
     placeable: Placeable,
+    /// Helm's program, which renders the charts of Addons; the `helm` in PATH if not given.
+    #[arg(long, env = "WINDLASS_HELM_BINARY", value_name = "PATH")]
+    helm_binary: Option<PathBuf>,
     #[command(flatten)]
     election: election::Election,
     /// Form of the log.
@@ -130,6 +133,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         member_unhealthy_threshold: args.cluster_unhealthy_threshold,
         force_delete_wait: args.force_delete_wait_time,
         filter: args.placeable.filter()?,
+        helm_binary: args.helm_binary,
     };
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -247,7 +247,10 @@ mod tests {
             // A Bearer challenge without a realm can't be answered.
             (&["Bearer service=\"x\""], None),
             (&["Bearer service=\"x\", Basic"], Some(Challenge::Basic)),
-            (&["\"\"\", ;;, Basic realm=\"unfinished"], Some(Challenge::Basic)),
+            (
+                &["\"\"\", ;;, Basic realm=\"unfinished"],
+                Some(Challenge::Basic),
+            ),
         ];
         for (headers, expected) in cases {
             assert_eq!(choose(headers.iter().copied()), *expected, "{headers:?}");
@@ -346,6 +349,16 @@ mod tests {
         ];
         for (wanted, expected) in cases {
             assert_eq!(scope("a/b", wanted), expected);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_challenge_is_found_whatever_stands_before_it(before in "[a-z=\"\\\\ ,;]{0,40}") {
+            // An open quotation takes what comes next with it; in a header of its own nothing does.
+            let headers = [before.as_str(), "Bearer realm=\"https://auth.example/\""];
+            let found = choose(headers.into_iter());
+            proptest::prop_assert!(matches!(found, Some(Challenge::Bearer(_))));
         }
     }
 }

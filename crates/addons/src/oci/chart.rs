@@ -50,11 +50,12 @@ impl Pass<'_> {
     /// Reads one chart.
     pub async fn chart(
         &self,
-        repository: &Repository<'_>,
+        repository: Repository<'_>,
         name: &str,
         known: &Known,
         in_use: &[String],
     ) -> Result<Found, Failure> {
+        let repository = &repository;
         let listed = self.tags(repository, name).await?;
         let mut found = Found::default();
         let mut versions = Vec::new();
@@ -81,7 +82,7 @@ impl Pass<'_> {
                 Ok::<_, Failure>((tag, seen))
             }
         };
-        // Collected first: a stream over borrowing closures is not Send in the compiler's eyes.
+        // Collected first: see `read`.
         let looks: Vec<_> = kept.iter().enumerate().map(look).collect();
         let seen: Vec<_> = stream::iter(looks).buffered(AT_ONCE).try_collect().await?;
         for (tag, seen) in seen {
@@ -177,7 +178,7 @@ impl Pass<'_> {
                 description: None,
             })
         };
-        if !watched || !self.may_ask() {
+        if !watched || !self.may_watch() {
             return Ok(same());
         }
         let answer = match self.manifest(repository, Method::HEAD, &tag.tag).await {
@@ -199,7 +200,7 @@ impl Pass<'_> {
 
     /// Looks at a tag anew.
     async fn resolve(&self, repository: &Repository<'_>, tag: &Tag) -> Result<Seen, Failure> {
-        if !self.may_ask() {
+        if !self.may_look() {
             return Ok(Seen::Pending(None));
         }
         match self.resolved(repository, tag).await {

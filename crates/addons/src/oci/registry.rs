@@ -224,7 +224,10 @@ impl Repository<'_> {
         for _ in 0..SENDS {
             let ticket = self.ticket().await?;
             ask.authorization = ticket.authorization.clone();
-            let answer = self.registry.http.send(&ask).await?;
+            let mut answer = self.registry.http.send(&ask).await?;
+            if ticket.identity == Identity::Anonymous {
+                answer = answer.to_stranger();
+            }
             if self.settled(&answer, &ticket).await {
                 return Ok(answer);
             }

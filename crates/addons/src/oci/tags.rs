@@ -179,7 +179,10 @@ mod tests {
         let in_use = ["v0.1.0", "0.8.0+a", "1.10.0", "7.0.0"].map(str::to_owned);
         let (kept, rest) = kept(all.collect(), 2, &in_use);
         let tags = |list: &[Tag]| list.iter().map(|tag| tag.tag.clone()).collect::<Vec<_>>();
-        assert_eq!(tags(&kept), ["2.0.0-rc.1", "1.10.0", "1.2.0", "0.8.0_a", "v0.1.0"]);
+        assert_eq!(
+            tags(&kept),
+            ["2.0.0-rc.1", "1.10.0", "1.2.0", "0.8.0_a", "v0.1.0"]
+        );
         assert_eq!(tags(&rest), ["0.9.0"]);
     }
 
@@ -187,7 +190,8 @@ mod tests {
     fn where_the_list_goes_on() {
         let page = "https://reg.example:5000/v2/a/b/tags/list?n=1000";
         let next = "https://reg.example:5000/v2/a/b/tags/list?n=1000&last=1.0";
-        let cases: &[(&[&str], Result<Option<&str>, &str>)] = &[
+        type Next = Result<Option<&'static str>, &'static str>;
+        let cases: &[(&[&str], Next)] = &[
             (&[], Ok(None)),
             (&[""], Ok(None)),
             (
@@ -255,6 +259,23 @@ mod tests {
         for (text, expected) in cases {
             let page: Page = serde_json::from_str(text).unwrap();
             assert_eq!(page.tags.map(|tags| tags.len()), expected, "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_header_of_a_registry_leads_astray(header in "[<>;,\" =a-z/:?.@-]{0,60}") {
+            let page = Url::parse("https://reg.example/v2/a/tags/list").unwrap();
+            if let Ok(Some(next)) = next_page(&page, std::iter::once(header.as_str())) {
+                proptest::prop_assert_eq!(next.origin(), page.origin());
+            }
+        }
+
+        #[test]
+        fn a_tag_and_its_version_name_each_other(tag in "v?[0-9]{1,3}(\\.[0-9]{1,3}){0,2}(-[a-z]{1,5})?(_[a-z]{1,5})?") {
+            if let Kind::Version(found) = kind(&tag) {
+                proptest::prop_assert_eq!(tag_of(&found.version.text), tag);
+            }
         }
     }
 }

@@ -439,7 +439,8 @@ fn a_request_is_answered_once_by_the_attempt_that_follows_it() {
 
 #[test]
 fn nothing_is_tried_that_cant_work() {
-    let rows: [(&str, fn(&mut Case), bool); 9] = [
+    type Row = (&'static str, fn(&mut Case), bool);
+    let rows: [Row; 9] = [
         ("new", |_| {}, true),
         ("bad url", bad_url, false),
         ("no Secret", secret_missing, false),

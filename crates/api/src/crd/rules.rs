@@ -7,7 +7,14 @@ type Row = (&'static str, &'static str, &'static str, &'static str);
 
 const NAMESPACE: &str = "x.group == '' && x.version == 'v1' && x.kind == 'Namespace'";
 
-const ROWS: [Row; 12] = [
+const ROWS: [Row; 13] = [
+    // Ours: `addon-NAME` is the name of a placement.
+    (
+        "Addon",
+        "",
+        "size(self.metadata.name) < 58",
+        "metadata.name must be shorter than 58 characters",
+    ),
     // N1
     (
         "MemberCluster",

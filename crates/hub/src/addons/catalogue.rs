@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use serde_json::json;
 use windlass_addons::catalogue::{Catalogue, InUse, chart_spec, object_name};
+use windlass_addons::oci::{Known, KnownTags};
 use windlass_api::addon::{AddonChart, AddonRepository, ChartSpec};
 use windlass_api::labels;
 use windlass_cluster::{ApiError, ObjectKey, Writer};
@@ -47,13 +48,19 @@ pub(super) async fn write(
         let known = before.remove(&object);
         let used = in_use.get(chart).map_or(&[][..], Vec::as_slice);
         let offered = catalogue.charts.get(chart);
-        let spec = chart_spec(&name, chart, offered, known.as_ref().map(|known| &known.spec), used);
+        let spec = chart_spec(
+            &name,
+            chart,
+            offered,
+            known.as_ref().map(|known| &known.spec),
+            used,
+        );
         // An Addon that only names a version has nothing to keep of a chart that is not offered.
         if offered.is_none() && spec.versions.is_empty() {
             before.extend(known.map(|known| (object, known)));
             continue;
         }
-        let new = chart_of(repository, object, spec, known.as_deref());
+        let new = chart_of(repository, &object, spec, known.as_deref());
         if known.as_deref() != Some(&new) {
             due.push((new, known.is_some()));
         }
@@ -81,30 +88,51 @@ pub(super) fn of(caches: &AddonCaches, repository: &str) -> Vec<Arc<AddonChart>>
     caches.charts.by_index(BY_REPOSITORY, repository)
 }
 
+/// What they say, for a registry that is asked for news alone.
+pub(super) fn tags(caches: &AddonCaches, repository: &str) -> KnownTags {
+    let all = of(caches, repository).into_iter().map(|chart| {
+        let known = Known {
+            description: chart.spec.description.clone(),
+            versions: chart.spec.versions.clone(),
+        };
+        (chart.spec.chart.clone(), known)
+    });
+    all.collect()
+}
+
 /// Digest of what the AddonCharts of a repository say: another one than after the last writing means that
 /// somebody has changed them.
 pub(super) fn digest(caches: &AddonCaches, repository: &str) -> Digest {
     let all = of(caches, repository);
-    let specs: Vec<_> = all.iter().map(|chart| json!([chart.name_any(), chart.spec])).collect();
+    let specs: Vec<_> = all
+        .iter()
+        .map(|chart| json!([chart.name_any(), chart.spec]))
+        .collect();
     Digest::of_json(&json!(specs))
 }
 
 fn chart_of(
     repository: &AddonRepository,
-    object: String,
+    object: &str,
     spec: ChartSpec,
     known: Option<&AddonChart>,
 ) -> AddonChart {
-    let mut chart = AddonChart::new(&object, spec);
+    let mut chart = AddonChart::new(object, spec);
     if let Some(known) = known {
         chart.metadata = known.metadata.clone();
     }
     let name = repository.name_any();
     if name.len() <= LABEL_LIMIT {
-        chart.labels_mut().insert(labels::ADDON_REPOSITORY.to_owned(), name.clone());
+        chart
+            .labels_mut()
+            .insert(labels::ADDON_REPOSITORY.to_owned(), name.clone());
     }
     chart.metadata.owner_references = Some(vec![OwnerReference {
-        api_version: format!("{}/{}", windlass_api::addon::GROUP, windlass_api::addon::VERSION),
+        api_version: format!(
+            "{}/{}",
+            windlass_api::addon::GROUP,
+            windlass_api::addon::VERSION
+        ),
         kind: "AddonRepository".to_owned(),
         name,
         uid: repository.uid().unwrap_or_default(),
@@ -116,5 +144,7 @@ fn chart_of(
 
 /// The AddonChart of a chart, whoever reads it.
 pub(super) fn get(caches: &AddonCaches, repository: &str, chart: &str) -> Option<Arc<AddonChart>> {
-    caches.charts.get(&ObjectKey::cluster(object_name(repository, chart)))
+    caches
+        .charts
+        .get(&ObjectKey::cluster(object_name(repository, chart)))
 }

@@ -5,28 +5,50 @@
 //! their order. Secrets are watched as metadata and read when a repository is looked at; only those of the
 //! hub's own namespace, whatever a repository names.
 
+pub mod addon;
 mod catalogue;
+mod choice;
+mod envelopes;
+mod making;
+mod placement;
 pub mod repository;
+mod source;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
 use kube::runtime::watcher;
-use kube::{Api, Client, Resource};
+use kube::{Api, Client, Resource, ResourceExt};
 use windlass_addons::catalogue::InUse;
 use windlass_addons::version::Loose;
 use windlass_api::addon::{Addon, AddonChart, AddonRepository, RepositorySpec};
-use windlass_api::names;
-use windlass_cluster::{Cache, CacheOptions, Change, Index};
+use windlass_api::{PLACEMENT_GROUP, STORAGE_VERSION, labels, names};
+use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey, clock};
 
 use crate::observe::Observer;
+use crate::select::renders::Renders;
 use crate::world::{Queues, enqueue};
 
-/// Index of repositories: the Secrets that they name. Of AddonCharts and Addons: their repository.
+/// Index of repositories: the Secrets that they name.
 const BY_SECRET: &str = "secret";
+/// Index of AddonCharts and Addons: their repository.
 const BY_REPOSITORY: &str = "repository";
+/// Index of Addons: their placement.
+const BY_PLACEMENT: &str = "placement";
+/// Index of envelopes: the Addon that their label names.
+const BY_ADDON: &str = "addon";
+
+/// Metadata of an object.
+type Meta = PartialObjectMeta<DynamicObject>;
+
+/// From −1 to 1.
+fn jitter() -> f64 {
+    let second = Duration::from_secs(1);
+    clock::jitter(second, 1.0).as_secs_f64() - 1.0
+}
 
 /// See the module. Clones share everything.
 #[derive(Clone)]
@@ -38,7 +60,9 @@ pub struct AddonCaches {
     /// What is placed of it.
     pub addons: Cache<Addon>,
     /// Metadata of the Secrets in the hub's namespace.
-    secrets: Cache<PartialObjectMeta<DynamicObject>>,
+    secrets: Cache<Meta>,
+    /// Metadata of ClusterResourceEnvelopes and ResourceEnvelopes that Addons have made.
+    envelopes: [Cache<Meta>; 2],
     /// Repositories that an Addon waits for a version of that their AddonCharts leave out.
     wanted: Arc<Mutex<BTreeSet<String>>>,
     queues: Queues,
@@ -49,12 +73,29 @@ impl AddonCaches {
     #[must_use]
     pub fn start(client: &Client, queues: &Queues, observer: &Observer) -> Self {
         let all = watcher::Config::default;
+        let addons = Cache::start(
+            "add-ons",
+            Api::all(client.clone()),
+            all(),
+            addon_options(queues, observer),
+        );
         let repositories = Cache::start(
             "add-on repositories",
             Api::all(client.clone()),
             all(),
-            repository_options(queues, observer),
+            repository_options(queues, observer, addons.clone()),
         );
+        let envelopes = ["ClusterResourceEnvelope", "ResourceEnvelope"].map(|kind| {
+            let kind = GroupVersionKind::gvk(PLACEMENT_GROUP, STORAGE_VERSION, kind);
+            Cache::start_metadata(
+                "envelopes of add-ons",
+                client,
+                &ApiResource::from_gvk(&kind),
+                None,
+                all().labels(labels::ADDON),
+                envelope_options(queues),
+            )
+        });
         Self {
             secrets: Cache::start_metadata(
                 "secrets of add-on repositories",
@@ -68,14 +109,10 @@ impl AddonCaches {
                 "add-on charts",
                 Api::all(client.clone()),
                 all(),
-                chart_options(),
+                chart_options(queues, addons.clone()),
             ),
-            addons: Cache::start(
-                "add-ons",
-                Api::all(client.clone()),
-                all(),
-                addon_options(),
-            ),
+            addons,
+            envelopes,
             repositories,
             wanted: Arc::default(),
             queues: queues.clone(),
@@ -89,6 +126,8 @@ impl AddonCaches {
             self.charts.wait_synced(),
             self.addons.wait_synced(),
             self.secrets.wait_synced(),
+            self.envelopes[0].wait_synced(),
+            self.envelopes[1].wait_synced(),
         );
     }
 
@@ -96,7 +135,13 @@ impl AddonCaches {
     pub fn unsynced(&self) -> impl Iterator<Item = (String, Option<String>)> {
         fn waits<K>(cache: &Cache<K>, name: &str) -> Option<(String, Option<String>)>
         where
-            K: Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + Sync + 'static,
+            K: Resource
+                + Clone
+                + std::fmt::Debug
+                + serde::de::DeserializeOwned
+                + Send
+                + Sync
+                + 'static,
         {
             (!cache.is_synced()).then(|| (name.to_owned(), cache.last_error()))
         }
@@ -105,6 +150,8 @@ impl AddonCaches {
             waits(&self.charts, "add-on charts"),
             waits(&self.addons, "add-ons"),
             waits(&self.secrets, "secrets of add-on repositories"),
+            waits(&self.envelopes[0], "cluster envelopes of add-ons"),
+            waits(&self.envelopes[1], "envelopes of add-ons"),
         ]
         .into_iter()
         .flatten()
@@ -116,6 +163,7 @@ impl AddonCaches {
         self.charts.stop();
         self.addons.stop();
         self.secrets.stop();
+        self.envelopes.iter().for_each(Cache::stop);
     }
 
     /// The versions of a repository's charts that Addons run or name: they are kept whatever the bound.
@@ -140,6 +188,49 @@ impl AddonCaches {
             !versions.is_empty()
         });
         in_use
+    }
+
+    /// Which envelopes an Addon lists, for whoever selects them.
+    #[must_use]
+    pub fn renders(&self) -> Renders {
+        let addons = self.addons.clone();
+        Renders::new(Arc::new(move |name| {
+            let addon = addons.get(&ObjectKey::cluster(name))?;
+            let status = addon.status.as_ref();
+            Some(
+                status
+                    .and_then(|status| status.envelopes.clone())
+                    .unwrap_or_default(),
+            )
+        }))
+    }
+
+    /// Wakes the Addons that a placement is for.
+    pub fn placement_changed(&self, name: &str, initial: bool) {
+        for addon in self.addons.by_index(BY_PLACEMENT, name) {
+            enqueue(&self.queues.addons, addon.name_any(), initial);
+        }
+    }
+
+    fn envelope(&self, namespaced: bool, key: &ObjectKey) -> Option<Arc<Meta>> {
+        self.envelopes[usize::from(namespaced)].get(key)
+    }
+
+    /// Those with the label of an Addon, each with whether it lives in a namespace.
+    fn envelopes_of(&self, addon: &str) -> Vec<(bool, Arc<Meta>)> {
+        let of = |namespaced: bool| {
+            let found = self.envelopes[usize::from(namespaced)].by_index(BY_ADDON, addon);
+            found.into_iter().map(move |meta| (namespaced, meta))
+        };
+        of(false).chain(of(true)).collect()
+    }
+
+    fn envelope_written(&self, namespaced: bool, live: &DynamicObject) {
+        self.envelopes[usize::from(namespaced)].observe(Meta {
+            types: live.types.clone(),
+            metadata: live.metadata.clone(),
+            _phantom: std::marker::PhantomData,
+        });
     }
 
     /// Asks for a reading of a repository, for an Addon names a version that was left out of it.
@@ -168,8 +259,12 @@ fn secrets_of(spec: &RepositorySpec) -> impl Iterator<Item = &str> {
         .map(|reference| reference.name.as_str())
 }
 
-fn repository_options(queues: &Queues, observer: &Observer) -> CacheOptions<AddonRepository> {
-    let (queue, observer) = (queues.repositories.clone(), observer.clone());
+fn repository_options(
+    queues: &Queues,
+    observer: &Observer,
+    addons: Cache<Addon>,
+) -> CacheOptions<AddonRepository> {
+    let (queues, observer) = (queues.clone(), observer.clone());
     CacheOptions {
         indexes: vec![Index {
             name: BY_SECRET,
@@ -177,16 +272,24 @@ fn repository_options(queues: &Queues, observer: &Observer) -> CacheOptions<Addo
         }],
         on_change: Arc::new(move |change: &Change<AddonRepository>| {
             observer.repository_changed(change);
-            enqueue(&queue, change.key.name.clone(), change.initial);
+            let name = &change.key.name;
+            enqueue(&queues.repositories, name.clone(), change.initial);
+            // Only one that waits for it cares what a repository says of itself.
+            let conditions = |repository: &Option<Arc<AddonRepository>>| {
+                let status = repository.as_ref()?.status.as_ref()?;
+                status.conditions.clone()
+            };
+            if conditions(&change.old) != conditions(&change.new) {
+                for addon in addons.by_index(BY_REPOSITORY, name) {
+                    enqueue(&queues.addons, addon.name_any(), change.initial);
+                }
+            }
         }),
         ..Default::default()
     }
 }
 
-fn secret_options(
-    queues: &Queues,
-    repositories: Cache<AddonRepository>,
-) -> CacheOptions<PartialObjectMeta<DynamicObject>> {
+fn secret_options(queues: &Queues, repositories: Cache<AddonRepository>) -> CacheOptions<Meta> {
     let queue = queues.repositories.clone();
     CacheOptions {
         on_change: Arc::new(move |change| {
@@ -199,22 +302,79 @@ fn secret_options(
     }
 }
 
-fn chart_options() -> CacheOptions<AddonChart> {
+/// What a chart offers is the affair of the Addons that are made of it.
+fn chart_options(queues: &Queues, addons: Cache<Addon>) -> CacheOptions<AddonChart> {
+    let queue = queues.addons.clone();
     CacheOptions {
         indexes: vec![Index {
             name: BY_REPOSITORY,
             values: |chart| vec![chart.spec.repository.clone()],
         }],
+        on_change: Arc::new(move |change: &Change<AddonChart>| {
+            let Some(chart) = change.new.as_ref().or(change.old.as_ref()) else {
+                return;
+            };
+            for addon in addons.by_index(BY_REPOSITORY, &chart.spec.repository) {
+                if addon.spec.chart.name == chart.spec.chart {
+                    enqueue(&queue, addon.name_any(), change.initial);
+                }
+            }
+        }),
         ..Default::default()
     }
 }
 
-fn addon_options() -> CacheOptions<Addon> {
+fn addon_options(queues: &Queues, observer: &Observer) -> CacheOptions<Addon> {
+    let (queue, observer) = (queues.addons.clone(), observer.clone());
+    CacheOptions {
+        indexes: vec![
+            Index {
+                name: BY_REPOSITORY,
+                values: |addon| vec![addon.spec.chart.repository.clone()],
+            },
+            Index {
+                name: BY_PLACEMENT,
+                values: |addon| vec![placement::name_of(addon)],
+            },
+        ],
+        on_change: Arc::new(move |change: &Change<Addon>| {
+            observer.addon_changed(change);
+            // A status that we wrote is no reason to look again.
+            let same_wish = matches!((&change.old, &change.new), (Some(old), Some(new))
+                if old.metadata.generation == new.metadata.generation
+                    && old.metadata.deletion_timestamp == new.metadata.deletion_timestamp
+                    && old.metadata.uid == new.metadata.uid
+                    && old.status == new.status);
+            if !same_wish {
+                enqueue(&queue, change.key.name.clone(), change.initial);
+            }
+        }),
+        ..Default::default()
+    }
+}
+
+/// An envelope is its Addon's affair: one that somebody changed or took away is written again.
+fn envelope_options(queues: &Queues) -> CacheOptions<Meta> {
+    let queue = queues.addons.clone();
     CacheOptions {
         indexes: vec![Index {
-            name: BY_REPOSITORY,
-            values: |addon| vec![addon.spec.chart.repository.clone()],
+            name: BY_ADDON,
+            values: |meta| {
+                meta.labels()
+                    .get(labels::ADDON)
+                    .cloned()
+                    .into_iter()
+                    .collect()
+            },
         }],
+        on_change: Arc::new(move |change: &Change<Meta>| {
+            let Some(meta) = change.new.as_ref().or(change.old.as_ref()) else {
+                return;
+            };
+            if let Some(addon) = meta.labels().get(labels::ADDON) {
+                enqueue(&queue, addon.clone(), change.initial);
+            }
+        }),
         ..Default::default()
     }
 }

@@ -6,21 +6,21 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
+use windlass_addons::catalogue::InUse;
 use windlass_addons::evaluate::{
     Attempt, Credentials, Decision, Found, Inputs, Internal, evaluate,
 };
 use windlass_addons::helm::Validators;
-use windlass_addons::source::SecretData;
-use windlass_addons::{Failure, Fault, Reading, Source, schedule};
-use windlass_api::addon::{AddonRepository, RepositoryStatus, SecretReference};
-use windlass_api::catalogue::InUse;
-use windlass_api::{labels, names};
+use windlass_addons::oci::KnownTags;
+use windlass_addons::{Before, Reading, Source, schedule};
+use windlass_api::addon::{AddonRepository, RepositoryStatus};
+use windlass_api::labels;
 use windlass_cluster::{ApiError, ObjectKey, Writer, clock};
 use windlass_status::Digest;
 
-use super::{AddonCaches, catalogue};
+use super::source::{self, Trouble};
+use super::{catalogue, jitter};
 use crate::worker::{Next, work};
 use crate::world::World;
 
@@ -39,14 +39,7 @@ struct Last {
     source: Digest,
     in_use: InUse,
     charts: Digest,
-    validators: Validators,
-}
-
-/// What a repository's spec and Secrets come to.
-struct Look {
-    source: Option<Source>,
-    config: Option<(Fault, String)>,
-    credentials: Credentials,
+    validators: Option<Validators>,
 }
 
 impl RepositoryActor {
@@ -79,29 +72,44 @@ impl RepositoryActor {
             self.last().remove(name);
             return Ok(Next::Event);
         };
-        let look = self.look(&repository).await?;
+        let (source, config, credentials) =
+            match source::of(caches, &self.writer, &repository).await? {
+                Ok(found) => (Some(found.source), None, found.credentials),
+                Err(Trouble::Config(fault, message)) => {
+                    (None, Some((fault, message)), Credentials::None)
+                }
+                Err(Trouble::Credentials(message)) => (None, None, Credentials::NotReady(message)),
+            };
         let current = repository.status.clone().unwrap_or_default();
         let request = repository.annotations().get(labels::SYNC_REQUESTED_AT);
         let mut inputs = Inputs {
             generation: repository.metadata.generation.unwrap_or_default(),
             now: clock::now(),
             jitter: jitter(),
-            interval: schedule::interval(repository.spec.interval.as_deref()),
+            interval: interval(repository.spec.interval.as_deref()),
             current: &current,
-            spec_digest: look.source.as_ref().map(|source| source.digest),
-            config: look.config,
-            credentials: look.credentials,
+            spec_digest: source.as_ref().map(|source| source.digest),
+            config,
+            credentials,
             internal: Internal::None,
             suspended: repository.spec.suspend == Some(true),
             sync_request: request.map(String::as_str),
             attempt: Attempt::None,
         };
-        let wanted = caches.take_wanted(name) && inputs.can_attempt();
-        if let Some(source) = look.source.filter(|_| wanted || inputs.should_attempt()) {
-            inputs.attempt = self.attempt(&repository, &source).await;
+        let wanted = caches.take_wanted(name) && !inputs.suspended;
+        let forced =
+            request.is_some_and(|at| current.last_handled_sync_request.as_ref() != Some(at));
+        if let Some(source) = source.filter(|_| wanted || inputs.should_attempt()) {
+            inputs.attempt = self.attempt(&repository, &source, forced).await;
             inputs.now = clock::now();
         }
-        let unwritten = matches!(&inputs.attempt, Attempt::Read { catalogue: Err(_), .. });
+        let unwritten = matches!(
+            &inputs.attempt,
+            Attempt::Read {
+                catalogue: Err(_),
+                ..
+            }
+        );
         let Decision {
             status,
             requeue_after,
@@ -109,85 +117,46 @@ impl RepositoryActor {
         self.write(&repository, &status).await?;
         Ok(match requeue_after {
             _ if unwritten => Next::Backoff(None),
-            Some(delay) => Next::After(compressed(delay).unsigned_abs()),
+            Some(delay) => Next::After(delay.unsigned_abs()),
             None => Next::Event,
         })
     }
 
-    /// What the spec and the Secrets come to. A Secret that can't be read for a reason that passes is an error:
-    /// it says nothing about the repository.
-    async fn look(&self, repository: &AddonRepository) -> Result<Look, ApiError> {
-        let spec = &repository.spec;
-        let references = [&spec.secret_ref, &spec.cert_secret_ref];
-        let named = references.iter().any(|reference| reference.is_some());
-        let mut found = [None, None];
-        for (reference, found) in references.into_iter().zip(&mut found) {
-            let Some(SecretReference { name }) = reference else {
-                continue;
-            };
-            *found = self.secret(name).await?;
-            if found.is_none() {
-                let message = format!(
-                    "Secret {name} is not in namespace {}; create it, or name another one",
-                    names::HUB_NAMESPACE
-                );
-                return Ok(Look {
-                    source: None,
-                    config: None,
-                    credentials: Credentials::NotReady(message),
-                });
-            }
-        }
-        let [credentials, certificates] = &found;
-        let look = match Source::of(spec, credentials.as_ref(), certificates.as_ref()) {
-            Ok(source) => Look {
-                source: Some(source),
-                config: None,
-                credentials: if named { Credentials::Ready } else { Credentials::None },
-            },
-            Err(failure) => {
-                let message = failure.to_string();
-                let (config, credentials) = match failure.fault() {
-                    Some(Fault::InvalidCredentials) | None => (None, Credentials::NotReady(message)),
-                    Some(fault) => (Some((fault, message)), Credentials::None),
-                };
-                Look {
-                    source: None,
-                    config,
-                    credentials,
-                }
-            }
-        };
-        Ok(look)
-    }
-
-    async fn secret(&self, name: &str) -> Result<Option<SecretData>, ApiError> {
-        let key = ObjectKey::namespaced(names::HUB_NAMESPACE, name);
-        if self.world.addons.secrets.get(&key).is_none() {
-            return Ok(None);
-        }
-        let read = self.writer.get::<Secret>(Some(names::HUB_NAMESPACE), name);
-        let data = read.await?.map(|secret| secret.data.unwrap_or_default());
-        Ok(data.map(|data| data.into_iter().map(|(key, value)| (key, value.0)).collect()))
-    }
-
     /// Reads the repository and writes what it offers.
-    async fn attempt(&self, repository: &AddonRepository, source: &Source) -> Attempt {
+    async fn attempt(
+        &self,
+        repository: &AddonRepository,
+        source: &Source,
+        forced: bool,
+    ) -> Attempt {
         let caches = &self.world.addons;
         let name = repository.name_any();
         let in_use = caches.in_use(&name);
         let last = self.last().get(&name).cloned();
         // What the AddonCharts should say is known no more if any of these is not as it was.
-        let known = last.filter(|last| {
+        let stands = last.filter(|last| {
             last.source == source.digest
                 && last.in_use == in_use
                 && last.charts == catalogue::digest(caches, &name)
         });
-        let validators = known.as_ref().map(|known| &known.validators);
-        let reading = windlass_addons::read(source, &in_use, validators, &catalogue::known(caches, &name)).await;
+        let fetched = repository
+            .status
+            .as_ref()
+            .and_then(|status| status.fetched_spec_digest.as_deref());
+        let is_same = fetched.is_some_and(|fetched| source.digest.is(fetched));
+        let before = Before {
+            validators: stands.and_then(|last| last.validators).filter(|_| !forced),
+            // Digests of another place are none of this one's.
+            tags: if forced || !is_same {
+                KnownTags::new()
+            } else {
+                catalogue::tags(caches, &name)
+            },
+        };
+        let reading = windlass_addons::read(source, &in_use, &before).await;
         let (catalogue, validators) = match reading {
             Err(failure) => {
-                told(&failure);
+                tracing::info!(%failure, "the repository could not be read");
                 return Attempt::Failed(failure);
             }
             Ok(Reading::Unchanged) => {
@@ -199,7 +168,6 @@ impl RepositoryActor {
             Ok(Reading::Read {
                 catalogue,
                 validators,
-                ..
             }) => (catalogue, validators),
         };
         let found = Some(Found {
@@ -224,7 +192,10 @@ impl RepositoryActor {
             }
             Err(error) => {
                 self.last().remove(&name);
-                let message = format!("The AddonCharts could not all be written: {}", error.message());
+                let message = format!(
+                    "The AddonCharts could not all be written: {}",
+                    error.message()
+                );
                 Attempt::Read {
                     found,
                     catalogue: Err(message),
@@ -255,4 +226,18 @@ impl RepositoryActor {
         // No code that can panic runs under the lock.
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+#[cfg(not(debug_assertions))]
+fn interval(text: Option<&str>) -> SignedDuration {
+    schedule::interval(text)
+}
+
+/// As the spec says. Debug builds take another one for all repositories from `WINDLASS_ADDON_INTERVAL`, in
+/// seconds, so that a test need not wait for hours.
+#[cfg(debug_assertions)]
+fn interval(text: Option<&str>) -> SignedDuration {
+    let given = std::env::var("WINDLASS_ADDON_INTERVAL").ok();
+    let given = given.and_then(|seconds| seconds.parse().ok());
+    given.map_or_else(|| schedule::interval(text), SignedDuration::from_secs)
 }

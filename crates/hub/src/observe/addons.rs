@@ -199,7 +199,7 @@ impl Collector for AddonCollector {
         }
         self.all()
             .into_iter()
-            .flat_map(|gauge| gauge.collect())
+            .flat_map(Collector::collect)
             .collect()
     }
 }

@@ -35,6 +35,9 @@ use crate::world::{BY_PLACEMENT, World};
 /// How soon what the API server has refused is tried again, at least; a change is tried at once.
 pub(super) const REFUSED_AGAIN: Duration = Duration::from_secs(30);
 
+/// How long an Addon may take to write its render before its placements say that they wait for it.
+const WRITING: Duration = Duration::from_secs(3);
+
 /// What an actor remembers between two looks. All of it may be lost.
 #[derive(Default)]
 pub(super) struct Memory {
@@ -44,6 +47,8 @@ pub(super) struct Memory {
     pub(super) numbers_from: Option<Instant>,
     /// How snapshots are spaced.
     gathering: Option<Gathering>,
+    /// Since when an Addon's render has not been whole.
+    unwritten_since: Option<Instant>,
 }
 
 /// Works on placements. Clones share everything.
@@ -158,7 +163,12 @@ impl Actor {
         let known = self.select(&placement).await;
         let wait = known.wait();
         let selection = match known.outcome {
-            Ok(selection) => selection,
+            Ok(selection) => {
+                if let Some(mut memory) = self.memory.get_mut(key) {
+                    memory.unwritten_since = None;
+                }
+                selection
+            }
             Err(error) => {
                 let left = self.let_leave(key).await;
                 let runs = self.advance_runs_regardless(&placement, &error).await;
@@ -216,12 +226,29 @@ impl Actor {
                 tracing::debug!(what, "selection waits for a watch");
                 return Ok(Next::Event);
             }
+            SelectError::Unwritten(message) => {
+                if let Some(pause) = self.is_being_written(&ObjectKey::of(placement)) {
+                    tracing::debug!(message, "selection waits for an Addon");
+                    return Ok(Next::After(pause));
+                }
+                Scheduling::Undecided(message)
+            }
             SelectError::User(message) => Scheduling::InvalidSelectors(message),
             SelectError::Api { message, .. } => Scheduling::Undecided(message),
         };
         let hold = self.stand(placement, scheduling).await?;
         let again = wait.into_iter().chain(hold).min();
         Ok(again.map_or(Next::Event, Next::After))
+    }
+
+    /// How long an Addon may still take to write its render before that is told; none: it has taken too long.
+    fn is_being_written(&self, placement: &ObjectKey) -> Option<Duration> {
+        let now = clock::monotonic();
+        let mut memory = self.memory.entry(placement.clone()).or_default();
+        let since = *memory.unwritten_since.get_or_insert(now);
+        drop(memory);
+        let left = WRITING.saturating_sub(now.saturating_duration_since(since));
+        (!left.is_zero()).then_some(left)
     }
 
     /// Asks the bindings of leaving clusters to go, though nothing else is decided for the placement: else

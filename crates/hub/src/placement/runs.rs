@@ -194,7 +194,7 @@ impl Actor {
         if self.world.runs.open(&key).is_empty() {
             return Ok(None);
         }
-        let is_final = !matches!(why, SelectError::Pending(_));
+        let is_final = !matches!(why, SelectError::Pending(_) | SelectError::Unwritten(_));
         let groups = self.world.groups_of(&key);
         let policies = self.world.policies.under(BY_PLACEMENT, &key);
         let (Some(latest), Some(policy)) = (groups.newest(), policy::latest_index(&policies))

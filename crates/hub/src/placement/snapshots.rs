@@ -20,6 +20,7 @@ use windlass_render::envelopes;
 use windlass_status::digest::Digest;
 
 use super::packing::{Places, pack};
+use crate::select::renders;
 
 /// Metadata of a snapshot object, as the watch delivers it.
 pub type SnapshotMeta = PartialObjectMeta<Snapshot>;
@@ -270,7 +271,7 @@ fn new_group(inputs: &SnapshotInputs<'_>, index: u64, hash: &str) -> Vec<Snapsho
     let mut objects = Vec::with_capacity(count);
     for (position, chunk) in chunks.into_iter().enumerate() {
         let (name, annotations) = if position == 0 {
-            let annotations = BTreeMap::from([
+            let mut annotations = BTreeMap::from([
                 (labels::RESOURCE_HASH.to_owned(), hash.to_owned()),
                 (
                     labels::NUMBER_OF_RESOURCE_SNAPSHOTS.to_owned(),
@@ -281,6 +282,8 @@ fn new_group(inputs: &SnapshotInputs<'_>, index: u64, hash: &str) -> Vec<Snapsho
                     envelopes(inputs.manifests.iter().map(|m| &m.object)).to_string(),
                 ),
             ]);
+            let renders = renders::named(inputs.manifests.iter().map(|manifest| &**manifest));
+            annotations.extend(renders.map(|named| (labels::ADDON_RENDERS.to_owned(), named)));
             (
                 names::master_snapshot(&inputs.placement.name, index),
                 annotations,

@@ -241,9 +241,11 @@ pub fn preview(live: &Live, now: Timestamp) -> Preview {
             let condition = scheduled(live, Scheduling::InvalidSelectors(message), now);
             (condition, None)
         }
-        Err(SelectError::Pending(message) | SelectError::Api { message, .. }) => {
-            (scheduled(live, Scheduling::Undecided(message), now), None)
-        }
+        Err(
+            SelectError::Pending(message)
+            | SelectError::Unwritten(message)
+            | SelectError::Api { message, .. },
+        ) => (scheduled(live, Scheduling::Undecided(message), now), None),
     };
     Preview {
         kind: live.placement.kind_text().to_owned(),

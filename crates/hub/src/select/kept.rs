@@ -112,7 +112,7 @@ impl Kept {
             // A kind that is served by an API server of its own comes without a word.
             Err(SelectError::User(_)) => (None, Some(now + BLIND)),
             // Whoever wakes the placement does not say that anything has changed: it may just be synced.
-            Err(SelectError::Pending(_)) => (None, Some(now)),
+            Err(SelectError::Pending(_) | SelectError::Unwritten(_)) => (None, Some(now)),
             Err(SelectError::Api { retry, .. }) => {
                 let again = now + pause(slot.failures, *retry);
                 (Some(again), Some(again))

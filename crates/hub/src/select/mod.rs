@@ -11,6 +11,7 @@
 //! | `pass` | one look at what a placement selects |
 //! | `kept` | what was selected last, while it counts |
 //! | `current` | whether that is what the API server has |
+//! | [`renders`] | envelopes that Addons have made: only whole renders count |
 //! | `fetch` | the selected objects themselves, once per version |
 //!
 //! Nothing is asked for twice: a change of an object, of a namespace or of the kinds that there are wakes
@@ -24,19 +25,22 @@ mod kept;
 pub mod matcher;
 pub mod order;
 mod pass;
+pub mod renders;
 pub mod rules;
 pub mod sanitise;
 #[cfg(test)]
 mod tests;
 mod watches;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use kube::core::GroupVersionKind;
 use kube::{Client, ResourceExt};
 use tokio::task::JoinHandle;
+use windlass_api::addon::RenderedEnvelope;
+use windlass_api::labels;
 use windlass_api::placement::{ResourceIdentifier, ResourceSelectorTerm};
 use windlass_cluster::{ApiError, Change, Discovery, ObjectKey, clock};
 use windlass_member::manifest::Manifest;
@@ -85,6 +89,8 @@ pub enum SelectError {
     User(String),
     /// Something has not been listed yet; the placement is woken when it has.
     Pending(String),
+    /// An Addon's render is being written; the placement is woken when it is. The text says whose.
+    Unwritten(String),
     /// The API server can't be asked, or refuses.
     Api {
         /// What happened.
@@ -97,7 +103,9 @@ pub enum SelectError {
 impl std::fmt::Display for SelectError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::User(message) | Self::Api { message, .. } => f.write_str(message),
+            Self::User(message) | Self::Unwritten(message) | Self::Api { message, .. } => {
+                f.write_str(message)
+            }
             Self::Pending(what) => write!(f, "{what} has not been listed yet"),
         }
     }
@@ -251,11 +259,12 @@ impl Resources {
         })?;
         let entries = inner.store.fetch(&chosen).await?;
         inner.watches.keep_only(placement, &pass.kinds());
-        let mut manifests: Vec<Arc<Manifest>> = entries
+        let manifests: Vec<Arc<Manifest>> = entries
             .iter()
             .filter_map(|entry| entry.manifest.clone())
             .collect();
         inner.store.hold(placement, entries);
+        let mut manifests = renders::settle(manifests, inner.filter.renders())?;
         manifests.sort_by_cached_key(|manifest| order::key(&manifest.id));
         let digests: Vec<String> = manifests.iter().map(|m| m.digest.to_string()).collect();
         Ok(Selection {
@@ -264,6 +273,20 @@ impl Resources {
             idle: pass.idle().to_vec(),
             again: pass.is_blind().then_some(BLIND),
         })
+    }
+
+    /// Wakes the placements that select an envelope of an Addon, though nothing about it has changed: it is
+    /// listed by the Addon now, or no longer.
+    pub fn relisted(&self, addon: &str, envelope: &RenderedEnvelope) {
+        let kind = renders::kind_of(envelope);
+        let labels = BTreeMap::from([(labels::ADDON.to_owned(), addon.to_owned())]);
+        let woken = lock(&self.inner.interests).selecting(Object {
+            kind: &kind,
+            namespace: envelope.namespace.as_deref(),
+            name: &envelope.name,
+            labels: &labels,
+        });
+        self.inner.wake(woken.into_iter().collect());
     }
 
     /// Drops a placement's interest. Watches that nobody needs end, and objects that nobody selects are let

@@ -11,6 +11,8 @@ use windlass_member::install::SERVICE_ACCOUNT;
 
 use windlass_render::Confinement;
 
+use super::renders::Renders;
+
 /// Why the flags that name kinds can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
@@ -65,6 +67,7 @@ pub struct ApiFilter {
     reserved: BTreeSet<String>,
     hub_runs_workloads: bool,
     confinement: Confinement,
+    renders: Renders,
 }
 
 impl Default for ApiFilter {
@@ -74,6 +77,7 @@ impl Default for ApiFilter {
             reserved: BTreeSet::new(),
             hub_runs_workloads: false,
             confinement: Confinement::default(),
+            renders: Renders::default(),
         }
     }
 }
@@ -129,6 +133,19 @@ impl ApiFilter {
     #[must_use]
     pub fn confinement(&self) -> &Confinement {
         &self.confinement
+    }
+
+    /// Which envelopes Addons list.
+    #[must_use]
+    pub fn with_renders(mut self, renders: Renders) -> Self {
+        self.renders = renders;
+        self
+    }
+
+    /// See [`Self::with_renders`].
+    #[must_use]
+    pub fn renders(&self) -> &Renders {
+        &self.renders
     }
 
     /// Whether objects of a kind may be placed.

@@ -1,6 +1,7 @@
 //! What is taken off an object before it is stored (API §7.4).
 
 use serde_json::{Map, Value};
+use windlass_api::labels;
 
 const METADATA: [&str; 8] = [
     "resourceVersion",
@@ -12,7 +13,9 @@ const METADATA: [&str; 8] = [
     "managedFields",
     "ownerReferences",
 ];
-const ANNOTATIONS: [&str; 2] = [
+const ANNOTATIONS: [&str; 3] = [
+    // Only the hub vouches, and only afterwards.
+    labels::ADDON_VOUCHED,
     "kubectl.kubernetes.io/last-applied-configuration",
     "deployment.kubernetes.io/revision",
 ];

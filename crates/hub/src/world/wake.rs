@@ -14,6 +14,7 @@ use windlass_cluster::{CacheOptions, Change, Index, ObjectKey, Queue};
 use windlass_status::processing::reachable_since;
 
 use super::{BY_CLUSTER, BY_NAME, BY_OVERRIDE, BY_PLACEMENT, BY_TARGET, Queues, placement_of};
+use crate::addons::AddonCaches;
 use crate::delivery::clock::{is_under_way, timeout_of};
 use crate::matters::Matters;
 use crate::observe::Observer;
@@ -84,6 +85,7 @@ pub(super) fn placement_options(
     queues: &Queues,
     observer: &Observer,
     bindings: ScopedCache<Binding>,
+    addons: AddonCaches,
 ) -> CacheOptions<Placement> {
     let (queue, observer) = (queues.placements.clone(), observer.clone());
     let deliveries = queues.bindings.clone();
@@ -91,6 +93,9 @@ pub(super) fn placement_options(
         trim: Some(tighten_placement),
         on_change: Arc::new(move |change: &Change<Placement>| {
             observer.placement_changed(change);
+            if change.key.namespace.is_empty() {
+                addons.placement_changed(&change.key.name, change.initial);
+            }
             // A status that we wrote is no reason to look again.
             let same_wish = matches!((&change.old, &change.new), (Some(old), Some(new))
                 if old.metadata.generation == new.metadata.generation

@@ -1,0 +1,117 @@
+//! Which version of its chart an Addon gets: pure, over what the AddonCharts say.
+
+use windlass_addons::placed::{Outcome, Why};
+use windlass_addons::range::{ChoiceError, choose as newest};
+use windlass_api::addon::placed::UpdatePolicy;
+use windlass_api::addon::{Addon, AddonStatus, ChartVersion};
+use windlass_cluster::ObjectKey;
+use windlass_status::conditions::{find, is_true};
+
+use super::{AddonCaches, catalogue};
+
+/// What an Addon gets.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Chosen {
+    /// The version. Of one that the catalogue does not list any more only the spelling is known.
+    pub version: ChartVersion,
+    /// It is the one that is rendered already, whatever else the repository offers.
+    pub is_kept: bool,
+    /// What could be rolled out instead, and is not.
+    pub held_back: Option<String>,
+}
+
+/// A version that was chosen for the same words stays, unless the Addon follows what is new. A repository or
+/// chart that is not there any more changes nothing about that.
+///
+/// # Errors
+/// What is waited for, or has to be mended.
+pub(super) fn choose(
+    caches: &AddonCaches,
+    addon: &Addon,
+    known: &AddonStatus,
+) -> Result<Chosen, Outcome> {
+    let asked = &addon.spec.chart;
+    let chart = catalogue::get(caches, &asked.repository, &asked.name);
+    let versions = chart
+        .as_ref()
+        .map_or(&[][..], |chart| chart.spec.versions.as_slice());
+    let follows = addon.spec.update_policy == Some(UpdatePolicy::Automatic);
+    let offered = newest(asked.version.as_deref(), versions);
+    let same = known.chosen_for.as_ref() == Some(asked);
+    let kept = known.version.as_deref().filter(|_| same);
+    match (kept, offered) {
+        (Some(kept), Ok(offered)) => {
+            let is_news = offered.version != kept || is_republished(offered, known);
+            Ok(if is_news && follows {
+                fresh(offered)
+            } else {
+                Chosen {
+                    held_back: is_news.then(|| offered.version.clone()),
+                    ..stays(kept, versions, known)
+                }
+            })
+        }
+        (Some(kept), Err(_)) => Ok(stays(kept, versions, known)),
+        (None, Ok(offered)) => Ok(fresh(offered)),
+        (None, Err(error)) => Err(why_not(caches, addon, chart.is_some(), &error)),
+    }
+}
+
+fn fresh(offered: &ChartVersion) -> Chosen {
+    Chosen {
+        version: offered.clone(),
+        is_kept: false,
+        held_back: None,
+    }
+}
+
+/// What is rendered is pinned: the same chart is fetched if it has to be rendered again, or none.
+fn stays(kept: &str, versions: &[ChartVersion], known: &AddonStatus) -> Chosen {
+    let listed = versions.iter().find(|version| version.version == kept);
+    Chosen {
+        version: ChartVersion {
+            version: kept.to_owned(),
+            digest: known.chart_digest.clone(),
+            ..listed.cloned().unwrap_or_default()
+        },
+        is_kept: true,
+        held_back: None,
+    }
+}
+
+/// Whether what stands under a version's name is another chart than the one that was rendered.
+fn is_republished(offered: &ChartVersion, known: &AddonStatus) -> bool {
+    matches!((&offered.digest, &known.chart_digest), (Some(is), Some(was)) if is != was)
+}
+
+fn why_not(caches: &AddonCaches, addon: &Addon, has_chart: bool, error: &ChoiceError) -> Outcome {
+    let asked = &addon.spec.chart;
+    let name = &asked.repository;
+    let Some(repository) = caches.repositories.get(&ObjectKey::cluster(name)) else {
+        let message = format!(
+            "AddonRepository {name} does not exist; create it, or correct spec.chart.repository"
+        );
+        return Outcome::Waits(Why::new("RepositoryNotFound", message));
+    };
+    if let ChoiceError::NotARange(_) = error {
+        return Outcome::Refused(Why::new("InvalidVersion", error.to_string()));
+    }
+    let status = repository.status.as_ref();
+    let conditions = status
+        .and_then(|status| status.conditions.as_deref())
+        .unwrap_or_default();
+    if !is_true(conditions, "Synced") {
+        let told = find(conditions, "Synced").or_else(|| find(conditions, "Ready"));
+        let why = told.map_or("it was not read yet", |told| told.message.as_str());
+        let message = format!("AddonRepository {name} does not say what it offers: {why}");
+        return Outcome::Waits(Why::new("RepositoryNotReady", message));
+    }
+    if !has_chart {
+        let message = format!(
+            "AddonRepository {name} offers no chart {}; see kubectl get addoncharts",
+            asked.name
+        );
+        return Outcome::Refused(Why::new("ChartNotFound", message));
+    }
+    Outcome::Refused(Why::new("VersionNotFound", error.to_string()))
+}

@@ -1,0 +1,312 @@
+//! The envelopes of an Addon on the hub: whether they hold what they should, and writing them. They are
+//! watched as metadata; what is in one is read once per version of it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::{StreamExt, stream};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt;
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use serde_json::json;
+use windlass_addons::pack::{Envelope, Mark};
+use windlass_addons::placed::{Outcome, Why};
+use windlass_api::addon::{Addon, RenderedEnvelope};
+use windlass_api::labels;
+use windlass_cluster::{ApiError, ObjectKey, Propagation};
+use windlass_status::digest::Digest;
+
+use super::Meta;
+use super::addon::{AddonActor, owner_of};
+use crate::select::renders::{content, kind_of};
+
+/// Envelopes written at once.
+const AT_ONCE: usize = 4;
+
+/// Digests of what is in envelopes, by Addon, kind and name, and the version that they are of.
+#[derive(Clone, Default)]
+pub(super) struct Seen(Arc<Mutex<HashMap<String, Versions>>>);
+
+type Versions = HashMap<(Option<String>, String), (String, Digest)>;
+
+impl Seen {
+    /// Forgets an Addon that is gone.
+    pub(super) fn forget(&self, addon: &str) {
+        self.lock().remove(addon);
+    }
+
+    fn get(&self, addon: &str, listed: &RenderedEnvelope, version: &str) -> Option<Digest> {
+        let all = self.lock();
+        let key = (listed.namespace.clone(), listed.name.clone());
+        let (of, digest) = all.get(addon)?.get(&key)?;
+        (of == version).then_some(*digest)
+    }
+
+    fn put(&self, addon: &str, listed: &RenderedEnvelope, version: &str, digest: Digest) {
+        let key = (listed.namespace.clone(), listed.name.clone());
+        let mut all = self.lock();
+        let versions = all.entry(addon.to_owned()).or_default();
+        versions.insert(key, (version.to_owned(), digest));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Versions>> {
+        // No code that can panic runs under the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a status says of envelopes.
+pub(super) fn list(envelopes: &[Envelope]) -> Vec<RenderedEnvelope> {
+    let listed = envelopes.iter().map(|envelope| RenderedEnvelope {
+        namespace: envelope.namespace.clone(),
+        name: envelope.name.clone(),
+        digest: content(&json!({"data": envelope.data})).to_string(),
+    });
+    listed.collect()
+}
+
+fn resource(listed: &RenderedEnvelope) -> ApiResource {
+    let kind: GroupVersionKind = kind_of(listed);
+    ApiResource::from_gvk(&kind)
+}
+
+fn key_of(listed: &RenderedEnvelope) -> ObjectKey {
+    ObjectKey::namespaced(
+        listed.namespace.as_deref().unwrap_or_default(),
+        &listed.name,
+    )
+}
+
+/// Whether all envelopes are there, and hold what they should.
+pub(super) async fn hold(
+    actor: &AddonActor,
+    addon: &Addon,
+    listed: &[RenderedEnvelope],
+) -> Result<bool, ApiError> {
+    let name = addon.name_any();
+    for envelope in listed {
+        let meta = actor
+            .world
+            .addons
+            .envelope(envelope.namespace.is_some(), &key_of(envelope));
+        let Some(version) = meta
+            .filter(|meta| is_ours(meta, addon))
+            .and_then(|meta| meta.resource_version())
+        else {
+            return Ok(false);
+        };
+        let digest = match actor.seen.get(&name, envelope, &version) {
+            Some(digest) => digest,
+            None => {
+                let (kind, namespace) = (resource(envelope), envelope.namespace.as_deref());
+                let read = actor.writer.get_dyn(&kind, namespace, &envelope.name);
+                let Some(live) = read.await? else {
+                    return Ok(false);
+                };
+                let digest = content(&live.data);
+                if let Some(version) = live.resource_version() {
+                    actor.seen.put(&name, envelope, &version, digest);
+                }
+                digest
+            }
+        };
+        if !digest.is(&envelope.digest) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn is_ours(meta: &Meta, addon: &Addon) -> bool {
+    let uid = addon.uid();
+    meta.metadata
+        .owner_references
+        .iter()
+        .flatten()
+        .any(|owner| Some(&owner.uid) == uid.as_ref())
+}
+
+/// What of somebody else's has the name of an envelope that is to be written.
+pub(super) async fn conflict(
+    actor: &AddonActor,
+    addon: &Addon,
+    envelopes: &[Envelope],
+) -> Result<Option<Outcome>, ApiError> {
+    let name = addon.name_any();
+    for listed in list(envelopes) {
+        let namespaced = listed.namespace.is_some();
+        if actor
+            .world
+            .addons
+            .envelope(namespaced, &key_of(&listed))
+            .is_some_and(|meta| is_named(&*meta, &name))
+        {
+            continue;
+        }
+        let (kind, namespace) = (resource(&listed), listed.namespace.as_deref());
+        let live = actor.writer.get_dyn(&kind, namespace, &listed.name).await?;
+        if live.is_some_and(|live| !is_named(&live, &name)) {
+            let message = format!(
+                "{} {} is there already and is not this Addon's; remove it, or name the Addon otherwise",
+                kind.kind,
+                key_of(&listed)
+            );
+            return Ok(Some(Outcome::Refused(Why::new(
+                "EnvelopeConflict",
+                message,
+            ))));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether an object was made for an Addon of that name: for this one, or for one before it.
+fn is_named<K: ResourceExt>(object: &K, addon: &str) -> bool {
+    object
+        .labels()
+        .get(labels::ADDON)
+        .is_some_and(|label| label == addon)
+}
+
+/// Makes the namespaces that envelopes need. They are not removed with the Addon, as Helm does not: other things
+/// may have come to live in them.
+async fn namespaces(
+    actor: &AddonActor,
+    addon: &Addon,
+    envelopes: &[Envelope],
+) -> Result<(), ApiError> {
+    let mut names: BTreeSet<&str> = envelopes
+        .iter()
+        .filter_map(|envelope| envelope.namespace.as_deref())
+        .collect();
+    names.insert(&addon.spec.namespace);
+    for name in names {
+        if actor.writer.get::<Namespace>(None, name).await?.is_some() {
+            continue;
+        }
+        let mut namespace = Namespace::default();
+        namespace.metadata.name = Some(name.to_owned());
+        match actor.writer.create(&namespace).await {
+            Ok(_) | Err(ApiError::AlreadyExists(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Writes the envelopes, and the namespaces that they need.
+pub(super) async fn write(
+    actor: &AddonActor,
+    addon: &Addon,
+    envelopes: &[Envelope],
+    render: Digest,
+) -> Result<(), ApiError> {
+    namespaces(actor, addon, envelopes).await?;
+    let mark = Mark {
+        addon: addon.name_any(),
+        render,
+        owner: owner_of(addon),
+    };
+    let writes: Vec<_> = envelopes
+        .iter()
+        .zip(list(envelopes))
+        .map(|(envelope, listed)| {
+            let object = envelope.object(&mark, envelopes.len());
+            async move { write_one(actor, addon, object, &listed).await }
+        })
+        .collect();
+    let results: Vec<_> = stream::iter(writes)
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    results.into_iter().collect()
+}
+
+async fn write_one(
+    actor: &AddonActor,
+    addon: &Addon,
+    object: serde_json::Value,
+    listed: &RenderedEnvelope,
+) -> Result<(), ApiError> {
+    let kind = resource(listed);
+    let mut object: DynamicObject = serde_json::from_value(object).map_err(|error| {
+        ApiError::Rejected(format!("envelope {} can't be made: {error}", listed.name))
+    })?;
+    let namespace = listed.namespace.as_deref();
+    let known = actor
+        .world
+        .addons
+        .envelope(namespace.is_some(), &key_of(listed));
+    let version = known.as_ref().and_then(|known| known.resource_version());
+    let written = match version {
+        Some(version) => {
+            object.metadata.resource_version = Some(version);
+            actor.writer.replace_dyn(&kind, &object).await
+        }
+        None => actor.writer.create_dyn(&kind, &object).await,
+    };
+    let live = match written {
+        // It is there without our label, or was made a moment ago.
+        Err(ApiError::AlreadyExists(_)) => {
+            let live = actor.writer.get_dyn(&kind, namespace, &listed.name).await?;
+            let Some(live) = live else {
+                return Err(ApiError::Conflict(format!(
+                    "envelope {} comes and goes",
+                    listed.name
+                )));
+            };
+            object.metadata.resource_version = live.resource_version();
+            actor.writer.replace_dyn(&kind, &object).await?
+        }
+        other => other?,
+    };
+    if let Some(version) = live.resource_version() {
+        actor
+            .seen
+            .put(&addon.name_any(), listed, &version, content(&live.data));
+    }
+    actor
+        .world
+        .addons
+        .envelope_written(namespace.is_some(), &live);
+    Ok(())
+}
+
+/// Removes the Addon's envelopes that are not listed: what is left over of renders before.
+pub(super) async fn prune(
+    actor: &AddonActor,
+    addon: &Addon,
+    listed: &[RenderedEnvelope],
+) -> Result<(), ApiError> {
+    for (namespaced, meta) in actor.world.addons.envelopes_of(&addon.name_any()) {
+        let namespace = meta.namespace();
+        let name = meta.name_any();
+        let is_listed = listed
+            .iter()
+            .any(|envelope| envelope.name == name && envelope.namespace == namespace);
+        if is_listed || !is_ours(&meta, addon) || meta.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        let probe = RenderedEnvelope {
+            namespace: namespace.clone().filter(|_| namespaced),
+            name: name.clone(),
+            digest: String::new(),
+        };
+        actor
+            .writer
+            .delete_dyn(
+                &resource(&probe),
+                namespace.as_deref(),
+                &name,
+                meta.uid().as_deref(),
+                Propagation::Background,
+            )
+            .await?;
+        tracing::info!(
+            name,
+            label = labels::ADDON,
+            "an envelope of an earlier render is removed"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! From a chosen version to envelopes: the archive is fetched, Helm renders it twice, and the objects are packed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use kube::ResourceExt;
+use serde_json::Value;
+use windlass_addons::Source;
+use windlass_addons::archive::{self, Archive};
+use windlass_addons::manifests::{Content, KindScope};
+use windlass_addons::pack::{Envelope, Rules, pack};
+use windlass_addons::placed::{Outcome, Why};
+use windlass_addons::render::RenderRequest;
+use windlass_api::addon::{Addon, AddonStatus, RenderedEnvelope};
+use windlass_cluster::{ApiError, ObjectKey};
+use windlass_status::digest::Digest;
+
+use super::addon::{AddonActor, failed};
+use super::choice::Chosen;
+use super::source;
+
+/// Hooks that a status lists.
+const HOOKS: usize = 50;
+
+/// What a render has come to.
+pub(super) struct Made {
+    /// Digest of what it depends on.
+    pub digest: Digest,
+    /// Which chart it is of.
+    pub chart_digest: String,
+    /// Helm's version.
+    pub helm: String,
+    /// What is written.
+    pub envelopes: Vec<Envelope>,
+    /// How many objects of each kind.
+    pub objects: BTreeMap<String, i32>,
+    /// Hooks that are left out.
+    pub skipped_hooks: Vec<String>,
+    /// A second render came to the same.
+    pub is_reproducible: bool,
+}
+
+/// What is rendered of a chart with this digest.
+pub(super) fn request(addon: &Addon, chart_digest: String) -> RenderRequest {
+    let spec = &addon.spec;
+    let told = spec.capabilities.clone().unwrap_or_default();
+    RenderRequest {
+        chart_digest,
+        release: spec
+            .release_name
+            .clone()
+            .unwrap_or_else(|| addon.name_any()),
+        namespace: spec.namespace.clone(),
+        values: spec.values.clone().unwrap_or(Value::Null),
+        kubernetes_version: told.kubernetes_version,
+        api_versions: told.api_versions.unwrap_or_default(),
+    }
+}
+
+/// The same of what was chosen; none if only its archive tells which chart it is.
+pub(super) fn input(
+    addon: &Addon,
+    known: &AddonStatus,
+    chosen: &Chosen,
+    _helm: &str,
+) -> Option<RenderRequest> {
+    let digest = if chosen.is_kept {
+        known.chart_digest.clone()
+    } else {
+        chosen.version.digest.clone()
+    };
+    Some(request(addon, digest?))
+}
+
+impl AddonActor {
+    /// The archive of the version that was chosen.
+    pub(super) async fn archive(
+        &self,
+        addon: &Addon,
+        chosen: &Chosen,
+    ) -> Result<Result<Archive, Outcome>, ApiError> {
+        let choice = &addon.spec.chart;
+        let name = &choice.repository;
+        let waits = |reason, message: String| Ok(Err(Outcome::Waits(Why::new(reason, message))));
+        let Some(repository) = self
+            .world
+            .addons
+            .repositories
+            .get(&ObjectKey::cluster(name))
+        else {
+            let message =
+                format!("AddonRepository {name} does not exist, and the chart is needed from it");
+            return waits("RepositoryNotFound", message);
+        };
+        let look = source::of(&self.world.addons, &self.writer, &repository).await?;
+        let source: Source = match look {
+            Ok(found) => found.source,
+            Err(trouble) => {
+                let message = format!("AddonRepository {name}: {}", trouble.message());
+                return waits("RepositoryNotReady", message);
+            }
+        };
+        let limits = archive::Limits::default();
+        let fetched = archive::fetch(&source, &choice.name, &chosen.version, &limits).await;
+        let archive = match fetched {
+            Ok(archive) => archive,
+            Err(failure) => {
+                let after = failure.retry_after();
+                let why = Why::new("ChartNotAvailable", failure.to_string());
+                return Ok(Err(Outcome::Failed(why, after)));
+            }
+        };
+        // What runs is that very chart: another one of its name is rolled out only when it is asked for.
+        Ok(Ok(archive))
+    }
+}
+
+/// Renders, twice, and packs.
+pub(super) async fn make(
+    actor: &AddonActor,
+    addon: &Addon,
+    chosen: &Chosen,
+    archive: &Archive,
+    helm: &str,
+    digest: Digest,
+) -> Result<Result<Made, Outcome>, ApiError> {
+    let chart_digest = chart_digest(addon, chosen, archive);
+    let request = request(addon, chart_digest.clone());
+    let kinds: HashMap<(String, String), KindScope> = actor
+        .discovery
+        .preferred()
+        .await?
+        .into_iter()
+        .map(|known| {
+            let scope = if known.namespaced {
+                KindScope::Namespaced
+            } else {
+                KindScope::Cluster
+            };
+            ((known.resource.group, known.resource.kind), scope)
+        })
+        .collect();
+    let scope_of =
+        |group: &str, kind: &str| kinds.get(&(group.to_owned(), kind.to_owned())).copied();
+    let mut renders = Vec::with_capacity(2);
+    for _ in 0..2 {
+        match actor
+            .renderer
+            .render(&request, &archive.bytes, &scope_of)
+            .await
+        {
+            Ok(rendered) => renders.push(rendered),
+            Err(error) => return Ok(Err(failed(&error))),
+        }
+    }
+    let is_reproducible = renders
+        .iter()
+        .map(windlass_addons::render::Rendered::digest)
+        .collect::<BTreeSet<_>>()
+        .len()
+        == 1;
+    let Some(rendered) = renders.pop() else {
+        return Ok(Err(Outcome::Failed(
+            Why::new("HelmFailed", "Nothing was rendered."),
+            None,
+        )));
+    };
+    let Content {
+        objects,
+        mut skipped_hooks,
+        ..
+    } = rendered.content;
+    let mut counts = BTreeMap::new();
+    for object in &objects {
+        let kind = object["kind"].as_str().unwrap_or_default();
+        *counts.entry(kind.to_owned()).or_insert(0) += 1;
+    }
+    let rules = Rules {
+        refuses: &|object| actor.filter.refuses_enveloped(object),
+        is_reserved: &|namespace| actor.filter.is_reserved(namespace),
+    };
+    let envelopes = match pack(&addon.name_any(), objects, &rules) {
+        Ok(envelopes) => envelopes,
+        Err(error) => return Ok(Err(failed(&error))),
+    };
+    if envelopes.is_empty() {
+        let message = "The chart renders nothing with these values.";
+        return Ok(Err(Outcome::Refused(Why::new("NothingRendered", message))));
+    }
+    skipped_hooks.truncate(HOOKS);
+    Ok(Ok(Made {
+        digest,
+        chart_digest,
+        helm: helm.to_owned(),
+        envelopes,
+        objects: counts,
+        skipped_hooks,
+        is_reproducible,
+    }))
+}
+
+/// What tells the chart from another one under the same name: the repository's word, or the archive itself.
+fn chart_digest(_addon: &Addon, chosen: &Chosen, archive: &Archive) -> String {
+    chosen
+        .version
+        .digest
+        .clone()
+        .unwrap_or_else(|| archive.digest.to_string())
+}
+
+/// A placement that the hub makes has the Addon's own namespace; what a chart renders into others is for the
+/// user's own placement.
+pub(super) fn strays(addon: &Addon, listed: &[RenderedEnvelope]) -> Option<Outcome> {
+    addon.spec.placement.inline.as_ref()?;
+    let own = &addon.spec.namespace;
+    let others: BTreeSet<&String> = listed
+        .iter()
+        .filter_map(|envelope| envelope.namespace.as_ref())
+        .collect();
+    let others: Vec<&str> = others
+        .into_iter()
+        .filter(|namespace| *namespace != own)
+        .map(String::as_str)
+        .collect();
+    (!others.is_empty()).then(|| {
+        let message = format!(
+            "The chart renders into other namespaces than {own}, too: {}; set its values so that it does not, or \
+             name a ClusterResourcePlacement that selects them in spec.placement.ref",
+            others.join(", ")
+        );
+        Outcome::Refused(Why::new("OtherNamespaces", message))
+    })
+}

@@ -1,0 +1,220 @@
+//! An Addon's placement: the one that the hub makes for it, or the user's; and whether the render has arrived.
+
+use std::collections::BTreeMap;
+
+use kube::ResourceExt;
+use serde_json::{Value, json};
+use windlass_addons::placed::{Outcome, Placed, Why};
+use windlass_api::addon::placed::InlinePlacement;
+use windlass_api::addon::{Addon, RenderedEnvelope};
+use windlass_api::conditions::Status;
+use windlass_api::labels;
+use windlass_api::placement::{ClusterResourcePlacement, PlacementStatus};
+use windlass_api::scoped::Placement;
+use windlass_cluster::{ApiError, ObjectKey, Writer};
+use windlass_status::conditions::{find, status};
+use windlass_status::digest::Digest;
+
+use super::addon::owner_of;
+use crate::select::renders::kind_of;
+use crate::world::World;
+
+/// On a placement that the hub has made for an Addon, annotation: digest of what it asked for. Another one means
+/// that the Addon asks for something else now.
+const ASKED: &str = "addons.windlass.dev/asked";
+
+/// Name of the placement of an Addon.
+pub(super) fn name_of(addon: &Addon) -> String {
+    match &addon.spec.placement.reference {
+        Some(reference) => reference.name.clone(),
+        None => format!("addon-{}", addon.name_any()),
+    }
+}
+
+/// Makes the placement of an Addon, or brings it to what that asks for. A user's own is left alone.
+///
+/// # Errors
+/// Why it can't be, as an outcome; or that the API server can't be asked.
+pub(super) async fn ensure(
+    world: &World,
+    writer: &Writer,
+    addon: &Addon,
+    envelopes: &[RenderedEnvelope],
+) -> Result<Result<(), Outcome>, ApiError> {
+    let name = name_of(addon);
+    let live = world.placements.get(&ObjectKey::cluster(&name));
+    let Some(inline) = &addon.spec.placement.inline else {
+        let missing = live.is_none().then(|| {
+            let message = format!("ClusterResourcePlacement {name} does not exist; create it");
+            Outcome::Waits(Why::new("PlacementNotFound", message))
+        });
+        return Ok(missing.map_or(Ok(()), Err));
+    };
+    let wanted = wanted(addon, &name, inline, envelopes);
+    let Some(live) = live else {
+        return match writer.create(&wanted).await {
+            Ok(_) => Ok(Ok(())),
+            Err(ApiError::Rejected(why)) => Ok(Err(rejected(&why))),
+            Err(error) => Err(error),
+        };
+    };
+    let uid = addon.uid().unwrap_or_default();
+    if !live
+        .metadata
+        .owner_references
+        .iter()
+        .flatten()
+        .any(|owner| owner.uid == uid)
+    {
+        let message = format!(
+            "ClusterResourcePlacement {name} is not this Addon's; rename one of them, or name it in \
+             spec.placement.ref"
+        );
+        return Ok(Err(Outcome::Refused(Why::new(
+            "PlacementConflict",
+            message,
+        ))));
+    }
+    let asked = wanted.annotations().get(ASKED);
+    let (is, should) = (json!(live.spec), json!(wanted.spec));
+    if live.annotations().get(ASKED) == asked && covers(&is, &should) {
+        return Ok(Ok(()));
+    }
+    let mut changed: Placement = (*live).clone();
+    changed.spec = wanted.spec;
+    changed
+        .annotations_mut()
+        .extend(wanted.metadata.annotations.unwrap_or_default());
+    match writer.replace(&changed).await {
+        Ok(live) => {
+            world.placements.observe(live);
+            Ok(Ok(()))
+        }
+        Err(ApiError::Rejected(why)) => Ok(Err(rejected(&why))),
+        Err(error) => Err(error),
+    }
+}
+
+fn rejected(why: &str) -> Outcome {
+    let message = format!("The placement can't be made as spec.placement.inline says: {why}");
+    Outcome::Refused(Why::new("PlacementRejected", message))
+}
+
+fn wanted(
+    addon: &Addon,
+    name: &str,
+    inline: &InlinePlacement,
+    envelopes: &[RenderedEnvelope],
+) -> ClusterResourcePlacement {
+    let mut selectors = vec![json!({
+        "group": "", "version": "v1", "kind": "Namespace", "name": addon.spec.namespace,
+        "selectionScope": "NamespaceWithResourceSelectors",
+    })];
+    let mut kinds: Vec<_> = envelopes
+        .iter()
+        .map(|envelope| kind_of(envelope).kind)
+        .collect();
+    kinds.sort();
+    kinds.dedup();
+    for kind in kinds {
+        selectors.push(json!({
+            "group": windlass_api::PLACEMENT_GROUP, "version": windlass_api::STORAGE_VERSION, "kind": kind,
+            "labelSelector": {"matchLabels": {labels::ADDON: addon.name_any()}},
+        }));
+    }
+    let mut placement = ClusterResourcePlacement::new(name, Default::default());
+    placement.spec.resource_selectors = selectors
+        .into_iter()
+        .filter_map(|selector| serde_json::from_value(selector).ok())
+        .collect();
+    placement.spec.policy.clone_from(&inline.policy);
+    placement.spec.strategy.clone_from(&inline.strategy);
+    let asked = Digest::of_json(&json!(placement.spec)).to_string();
+    placement.metadata.annotations = Some(BTreeMap::from([(ASKED.to_owned(), asked)]));
+    placement.metadata.labels = Some(BTreeMap::from([(
+        labels::ADDON.to_owned(),
+        addon.name_any(),
+    )]));
+    placement.metadata.owner_references = Some(vec![owner_of(addon)]);
+    placement
+}
+
+/// Whether everything that should be is, whatever the API server has added by itself.
+fn covers(is: &Value, should: &Value) -> bool {
+    match (is, should) {
+        (Value::Object(is), Value::Object(should)) => should
+            .iter()
+            .all(|(key, value)| is.get(key).is_some_and(|is| covers(is, value))),
+        (Value::Array(is), Value::Array(should)) => {
+            is.len() == should.len() && is.iter().zip(should).all(|(is, should)| covers(is, should))
+        }
+        _ => is == should,
+    }
+}
+
+/// How far the render has come. What the placement's status says counts only once its latest snapshot holds
+/// that render: before that it tells of another one.
+pub(super) fn state(world: &World, addon: &Addon, render: &str) -> Placed {
+    let name = name_of(addon);
+    let key = ObjectKey::cluster(&name);
+    let Some(placement) = world.placements.get(&key) else {
+        return Placed::Progressing(format!("ClusterResourcePlacement {name} is not made yet."));
+    };
+    let groups = world.groups_of(&key);
+    let latest = groups.latest();
+    let holds = latest.is_some_and(|(_, group)| {
+        let annotations = group
+            .master
+            .as_ref()
+            .and_then(|master| master.metadata.annotations.as_ref());
+        let named = annotations.and_then(|all| all.get(labels::ADDON_RENDERS));
+        let wanted = format!("{}={render}", addon.name_any());
+        named.is_some_and(|named| named.split(',').any(|one| one == wanted))
+    });
+    let told = placement.status.as_ref();
+    let scheduled = told.and_then(|told| condition(told, "Scheduled"));
+    if let Some((Status::False, "InvalidResourceSelectors", message)) = scheduled {
+        return Placed::Failed(format!("ClusterResourcePlacement {name}: {message}"));
+    }
+    let (Some((index, _)), true) = (latest, holds) else {
+        return Placed::Progressing(format!(
+            "ClusterResourcePlacement {name} has not taken up this render yet."
+        ));
+    };
+    let observed = told.and_then(|told| told.observed_resource_index.as_deref());
+    if observed != Some(index.to_string().as_str()) {
+        return Placed::Progressing(format!(
+            "ClusterResourcePlacement {name} does not report on index {index}, which holds this render, yet."
+        ));
+    }
+    let generation = placement.metadata.generation;
+    let conditions = told
+        .and_then(|told| told.conditions.as_deref())
+        .unwrap_or_default();
+    for condition in conditions {
+        if status(condition) != Status::True || condition.observed_generation != generation {
+            return Placed::Progressing(format!(
+                "ClusterResourcePlacement {name}: {}: {}",
+                condition.reason, condition.message
+            ));
+        }
+    }
+    let available = conditions
+        .iter()
+        .find(|condition| condition.type_.ends_with("Available"));
+    match available {
+        Some(available) => Placed::Available(format!(
+            "ClusterResourcePlacement {name}: {}",
+            available.message
+        )),
+        None => Placed::Progressing(format!("ClusterResourcePlacement {name} does not say yet.")),
+    }
+}
+
+/// The condition of a ClusterResourcePlacement whose type ends with this.
+fn condition<'a>(told: &'a PlacementStatus, ending: &str) -> Option<(Status, &'a str, &'a str)> {
+    let all = told.conditions.as_deref().unwrap_or_default();
+    let type_ = format!("ClusterResourcePlacement{ending}");
+    let found = find(all, &type_)?;
+    Some((status(found), &found.reason, &found.message))
+}
