@@ -7,6 +7,7 @@
 )]
 
 pub mod agents;
+pub mod charts;
 pub mod deaths;
 mod jsonpath;
 pub mod pages;
@@ -302,11 +303,30 @@ impl Fleet {
     /// # Panics
     /// When that does not come about.
     pub fn start_hub_as(&mut self, kubeconfig: &Path, flags: &[&str]) {
-        let hub = self.spawn_hub_with(kubeconfig, flags, &[]);
+        self.start_hub_in(kubeconfig, flags, &[]);
+    }
+
+    /// As [`Self::start_hub_as`], with variables in its environment.
+    ///
+    /// # Panics
+    /// When that does not come about.
+    pub fn start_hub_in(&mut self, kubeconfig: &Path, flags: &[&str], variables: &[(&str, &str)]) {
+        let hub = self.spawn_hub_with(kubeconfig, flags, variables);
         eventually("the hub is ready and leads", || {
             hub.is_ready() && hub.leads()
         });
         self.hub = Some(hub);
+    }
+
+    /// The certificate that the hub's API server serves with, for another server on a loopback address.
+    #[must_use]
+    pub fn tls(&self) -> charts::Tls {
+        let of = |name: &str| self.dir.join("data/hub").join(name);
+        charts::Tls {
+            certificate: of("serving.crt"),
+            key: of("serving.key"),
+            authority: of("ca.crt"),
+        }
     }
 
     /// What the hub has logged so far, over all its processes.
@@ -323,6 +343,18 @@ impl Fleet {
             let lease = "delete lease windlass-hub -n fleet-system --ignore-not-found";
             drop(self.try_kubectl("hub", lease, None));
         }
+    }
+
+    /// Tells the hub to end, and goes on with another one that stands by, as soon as that leads.
+    ///
+    /// # Panics
+    /// When it does not come to lead.
+    pub fn hand_over(&mut self, other: HubProcess) {
+        if let Some(hub) = &self.hub {
+            hub.signal("TERM");
+        }
+        eventually("the other one leads", || other.leads());
+        self.hub = Some(other);
     }
 
     /// The hub's process id, while it runs.

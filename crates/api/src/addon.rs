@@ -92,7 +92,7 @@ pub struct RepositorySpec {
     /// Does not check the server's certificate; absent means it is checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub insecure_skip_verify: Option<bool>,
-    /// OCI only: the registry speaks plain HTTP. A loopback host needs no such word.
+    /// OCI only: whether the registry speaks plain HTTP; absent means that it does on a loopback host alone.
     #[serde(skip_serializing_if = "Option::is_none", rename = "plainHTTP")]
     pub plain_http: Option<bool>,
     /// Which charts: of a classic repository only these are kept; below an OCI url these names are looked

@@ -107,6 +107,9 @@ pub(super) struct Index<'a> {
     ended: bool,
     has_version: bool,
     has_entries: bool,
+    /// Whether any of its entries is a list, and whether any is none.
+    has_list: bool,
+    has_other: bool,
     chart: String,
     newest: Option<Loose>,
     draft: Draft,
@@ -125,6 +128,8 @@ impl<'a> Index<'a> {
             ended: false,
             has_version: false,
             has_entries: false,
+            has_list: false,
+            has_other: false,
             chart: String::new(),
             newest: None,
             draft: Draft::default(),
@@ -156,6 +161,10 @@ impl<'a> Index<'a> {
     pub(super) fn finish(mut self) -> Result<Catalogue, Trouble> {
         self.finish_chart();
         let missing = match (self.ended, self.has_version, self.has_entries) {
+            // Only one that has no entries offers nothing.
+            (true, true, true) if self.has_other && !self.has_list => {
+                "none of its entries is a list of versions"
+            }
             (true, true, true) => return Ok(self.catalogue),
             (false, _, _) if self.open.is_empty() => "it is empty",
             (false, _, _) => "it ends in the middle",
@@ -189,7 +198,7 @@ impl<'a> Index<'a> {
                     Ok(None)
                 }
             },
-            Frame::Versions => Ok(self.entry(piece)),
+            Frame::Versions => self.entry(piece),
             Frame::Entry(key) => match key.take() {
                 Some(field) => Ok(self.draft.take(field, piece)),
                 None => {
@@ -221,10 +230,13 @@ impl<'a> Index<'a> {
         name: Option<String>,
         piece: Piece<'_>,
     ) -> Result<Option<Frame>, Trouble> {
+        is_known(piece)?;
         let (Some(name), Piece::List | Piece::Null) = (name, piece) else {
             self.collector.skip();
+            self.has_other = true;
             return Ok(None);
         };
+        self.has_list = true;
         self.finish_chart();
         let wanted = self.wanted.is_none_or(|wanted| wanted.contains(&name));
         if !wanted || !self.collector.chart(&name) {
@@ -246,13 +258,14 @@ impl<'a> Index<'a> {
         self.catalogue.skipped += finished.skipped;
     }
 
-    fn entry(&mut self, piece: Piece<'_>) -> Option<Frame> {
+    fn entry(&mut self, piece: Piece<'_>) -> Result<Option<Frame>, Trouble> {
+        is_known(piece)?;
         if matches!(piece, Piece::Map) {
             self.draft = Draft::default();
-            return Some(Frame::Entry(None));
+            return Ok(Some(Frame::Entry(None)));
         }
         self.collector.skip();
-        None
+        Ok(None)
     }
 
     fn close(&mut self) {
@@ -375,6 +388,16 @@ impl Draft {
             Piece::Null => {}
             _ => self.bad = true,
         }
+    }
+}
+
+/// What charts or versions are behind a reference is not known: nothing may be pruned for want of them.
+fn is_known(piece: Piece<'_>) -> Result<(), Trouble> {
+    match piece {
+        Piece::Unknown => Err(Trouble::no_index(
+            "it has a reference in place of a chart's versions; such are not followed",
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -1,0 +1,125 @@
+//! When a server is asked: never but on its day, whoever leads, and at the end by itself.
+
+use std::time::Duration;
+
+use windlass_status::kstatus::Status;
+use windlass_tests::charts::Reply;
+use windlass_tests::eventually;
+
+use crate::faults::INDEX;
+use crate::{Bed, HEALTHY, LOUD, conditions_of, message};
+
+/// Repositories are read every second; what waits already waits on.
+const COMPRESSED: (&str, &str) = ("WINDLASS_ADDON_INTERVAL", "1");
+/// Seconds that lie at least between two attempts, after one, two … failures: less a tenth, to whole seconds,
+/// and the second whose part is not stored.
+const LEAST: [u64; 5] = [0, 1, 3, 6, 13];
+
+pub fn at_rest_nothing_is_written(bed: &Bed) {
+    let before = bed.fleet.settled(|_| true);
+    let asked = bed.web.count();
+    assert_eq!(bed.fleet.settled(|_| true), before);
+    assert_eq!(bed.web.count(), asked, "and nobody is asked");
+}
+
+pub fn another_leader_asks_for_nothing(bed: &mut Bed) {
+    let status = |bed: &Bed| {
+        bed.fleet
+            .get("hub", "addonrepositories", "{.items[*].status}")
+    };
+    let (before, asked) = (status(bed), bed.web.count());
+    assert!(before.contains("ProgressingWithRetry") && before.contains("SourceRejectedRequest"));
+    let account = bed.fleet.hub_kubeconfig();
+    let other = bed.fleet.spawn_hub_with(&account, &[], &[COMPRESSED, LOUD]);
+    eventually("another one stands by", || other.is_ready());
+    bed.fleet.hand_over(other);
+    drop(bed.fleet.settled(|_| true));
+    assert_eq!(bed.web.count(), asked);
+    assert_eq!(status(bed), before);
+}
+
+pub fn failures_have_their_distances_and_recover_by_themselves(bed: &mut Bed) {
+    // A server that says when is asked once in an attempt. That is sooner than the schedule, which holds.
+    let fails =
+        |status: u16| Reply::With(status, vec![("retry-after", "0".to_owned())], Vec::new());
+    bed.web.reply("/failing/index.yaml", fails(500));
+    bed.repository("failing", &format!("{{url: '{}/failing'}}", bed.web.url()));
+    let failures = |bed: &Bed, count: u64| {
+        eventually("it fails", || {
+            bed.object("failing")["status"]["consecutiveFetchFailures"] == count
+        });
+    };
+    failures(bed, 4);
+    // The next one is seconds away. A process that dies now leaves that to another one.
+    bed.fleet.kill_hub();
+    bed.web.reply("/failing/index.yaml", fails(502));
+    let account = bed.fleet.hub_kubeconfig();
+    bed.fleet.start_hub_in(&account, &[], &[COMPRESSED, LOUD]);
+    failures(bed, 5);
+    let stalled =
+        "Ready=False/RetriesExceeded Synced=False/SyncFailed Stalled=True/RetriesExceeded";
+    let object = bed.stands("failing", stalled, Status::Failed);
+    let said = message(&object, "Stalled");
+    assert!(
+        said.contains("Attempts keep failing") && said.contains("502 Bad Gateway"),
+        "{said}"
+    );
+    bed.web.reply("/failing/index.yaml", Reply::text(INDEX));
+    what_somebody_changes_is_restored(bed);
+    let object = bed.stands("failing", HEALTHY, Status::Current);
+    assert!(object["status"]["consecutiveFetchFailures"].is_null());
+    let requests = bed.web.requests("/failing/index.yaml");
+    let statuses: Vec<u16> = requests.iter().take(6).map(|asked| asked.status).collect();
+    assert_eq!(statuses, [500, 500, 500, 500, 502, 200]);
+    for (number, (pair, least)) in requests.windows(2).zip(LEAST).enumerate() {
+        let distance = pair[1].at - pair[0].at;
+        println!("distance after {} failures: {distance:?}", number + 1);
+        assert!(
+            distance >= Duration::from_secs(least),
+            "after {} failures: {distance:?}",
+            number + 1
+        );
+    }
+    bed.fleet.kubectl("hub", "delete addonrepo failing");
+}
+
+/// While a server says that nothing has changed.
+fn what_somebody_changes_is_restored(bed: &Bed) {
+    bed.web.reply("/often/index.yaml", Reply::text(INDEX));
+    bed.repository("often", &format!("{{url: '{}/often'}}", bed.web.url()));
+    let told = || {
+        let requests = bed.web.requests("/often/index.yaml");
+        requests.iter().filter(|asked| asked.status == 304).count()
+    };
+    let unchanged = || {
+        let before = told();
+        eventually("the server is asked for news and has none", || {
+            told() > before
+        });
+    };
+    unchanged();
+    let chart = bed.charts("often").remove(0);
+    let name = chart["metadata"]["name"].as_str().unwrap().to_owned();
+    let spec = || {
+        bed.charts("often")
+            .first()
+            .map(|chart| chart["spec"].clone())
+    };
+    let patch = "{\"spec\":{\"latest\":\"9.9.9\",\"versions\":[]}}";
+    bed.fleet.kubectl(
+        "hub",
+        &format!("patch addonchart {name} --type merge -p {patch}"),
+    );
+    eventually("what was changed is restored", || {
+        spec().as_ref() == Some(&chart["spec"])
+    });
+    unchanged();
+    bed.fleet
+        .kubectl("hub", &format!("delete addonchart {name}"));
+    eventually("what was deleted is restored", || {
+        spec().as_ref() == Some(&chart["spec"])
+    });
+    unchanged();
+    assert_eq!(conditions_of(&bed.object("often")), HEALTHY);
+    bed.fleet.kubectl("hub", "delete addonrepo often");
+}
