@@ -213,6 +213,12 @@ fn rendered_message(status: &AddonStatus) -> String {
             " {hooks} hooks are left out, see status.skippedHooks."
         ));
     }
+    if let Some(assumed) = &status.assumed_kinds {
+        message.push_str(&format!(
+            " Taken to live in a namespace, for the hub does not know them: {}.",
+            assumed.join(", ")
+        ));
+    }
     if let Some(newer) = &status.available_version {
         message.push_str(&format!(
             " Version {newer} could be rolled out; updatePolicy: Automatic would, and so would asking for it."
