@@ -27,16 +27,27 @@ pub struct Mortal<'a> {
     deaths: Deaths,
     hub: HubProcess,
     before: usize,
+    flags: Vec<String>,
 }
 
 /// Starts a hub that is the only one.
 #[must_use]
 pub fn alone(fleet: &Fleet, failpoint: Option<&str>) -> HubProcess {
+    alone_with(fleet, failpoint, &[])
+}
+
+fn alone_with(fleet: &Fleet, failpoint: Option<&str>, flags: &[String]) -> HubProcess {
     let variables: Vec<_> = failpoint
         .map(|value| ("WINDLASS_FAILPOINT", value))
         .into_iter()
         .collect();
-    let mut hub = fleet.spawn_hub_with(&fleet.hub_kubeconfig(), &ALONE, &variables);
+    let mut hub = {
+        let all: Vec<&str> = ALONE
+            .into_iter()
+            .chain(flags.iter().map(String::as_str))
+            .collect();
+        fleet.spawn_hub_with(&fleet.hub_kubeconfig(), &all, &variables)
+    };
     eventually("the hub is ready, or has died", || {
         hub.is_ready() || hub.ended().is_some()
     });
@@ -51,13 +62,21 @@ impl<'a> Mortal<'a> {
     /// Starts the first process.
     #[must_use]
     pub fn start(fleet: &'a Fleet, deaths: Deaths) -> Self {
+        Self::start_with(fleet, deaths, &[])
+    }
+
+    /// As [`Self::start`], with further flags for each process.
+    #[must_use]
+    pub fn start_with(fleet: &'a Fleet, deaths: Deaths, flags: &[&str]) -> Self {
+        let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
         let before = count(fleet);
         let failpoint = format!("{}:{}/{}", deaths.mode, deaths.first, deaths.next);
         Self {
             fleet,
             deaths,
-            hub: alone(fleet, Some(&failpoint)),
+            hub: alone_with(fleet, Some(&failpoint), &flags),
             before,
+            flags,
         }
     }
 
@@ -79,7 +98,7 @@ impl<'a> Mortal<'a> {
         if self.hub.ended().is_some() {
             let Deaths { mode, next, .. } = self.deaths;
             let failpoint = format!("{mode}:{next}/{next}");
-            self.hub = alone(self.fleet, Some(&failpoint));
+            self.hub = alone_with(self.fleet, Some(&failpoint), &self.flags);
         }
     }
 

@@ -21,6 +21,7 @@ use windlass_api::conditions::Status;
 use windlass_status::NewCondition;
 
 use crate::evaluate::{READY, RECONCILING, STALLED};
+use crate::schedule;
 
 /// Type of a condition.
 pub const RENDERED: &str = "Rendered";
@@ -94,7 +95,7 @@ pub struct Inputs<'a> {
 pub fn evaluate(inputs: &Inputs<'_>) -> (AddonStatus, Option<SignedDuration>) {
     let mut status = inputs.known.clone();
     let before = if status.observed_generation == Some(inputs.generation) {
-        status.consecutive_failures.unwrap_or(0)
+        status.consecutive_failures.unwrap_or(0).max(0)
     } else {
         0
     };
@@ -117,14 +118,17 @@ fn whole(at: Timestamp) -> Time {
     windlass_status::conditions::time(at)
 }
 
-/// 5 s, 10 s, and so on up to 10 min; at least what a server asked for, up to the same bound.
+/// 5 s, 10 s, and so on up to 10 min, and up to a tenth more or less; at least what a server asked for, up to
+/// the same bound.
 fn delay(failures: i32, asked: Option<Duration>, jitter: f64) -> SignedDuration {
     let doublings = failures.clamp(1, 10) - 1;
-    let grown = FIRST * (1 << doublings);
-    let asked = asked.and_then(|asked| SignedDuration::try_from(asked).ok());
-    let base = grown.max(asked.unwrap_or_default()).min(LONGEST);
-    let seconds = base.as_secs_f64() * (1.0 + 0.1 * jitter.clamp(-1.0, 1.0));
-    SignedDuration::from_secs(seconds.ceil() as i64)
+    let grown = (FIRST * (1 << doublings)).min(LONGEST);
+    let asked = asked.map_or(SignedDuration::ZERO, |asked| {
+        SignedDuration::try_from(asked).map_or(LONGEST, |asked| asked.min(LONGEST))
+    });
+    let own = schedule::stretch(grown, jitter);
+    let distance = own.max(schedule::stretch(asked, jitter.abs()));
+    SignedDuration::from_secs(distance.as_secs_f64().ceil() as i64)
 }
 
 fn conditions(inputs: &Inputs<'_>) -> Vec<windlass_api::Condition> {
@@ -207,6 +211,12 @@ fn rendered_message(status: &AddonStatus) -> String {
     if hooks > 0 {
         message.push_str(&format!(
             " {hooks} hooks are left out, see status.skippedHooks."
+        ));
+    }
+    if let Some(assumed) = &status.assumed_kinds {
+        message.push_str(&format!(
+            " Taken to live in a namespace, for the hub does not know them: {}.",
+            assumed.join(", ")
         ));
     }
     if let Some(newer) = &status.available_version {

@@ -205,7 +205,7 @@ impl Hub {
             (*filter).clone(),
             Arc::new(move |placement: &ObjectKey| queues.placements.add(placement.clone())),
         );
-        let renderer = Renderer::new(options.helm_binary, render::Limits::default());
+        let renderer = Renderer::new(options.helm_binary, render_limits());
         let addons = AddonActor::new(
             world.clone(),
             writer.clone(),
@@ -325,4 +325,21 @@ async fn serve(
         .await
         .map_err(|error| HubError::Serve(address, error))?;
     Ok(clock::spawn("metrics", server))
+}
+
+#[cfg(not(debug_assertions))]
+fn render_limits() -> render::Limits {
+    render::Limits::default()
+}
+
+/// The usual ones. Debug builds take another one on time from `WINDLASS_RENDER_SECONDS`, so that a test need not
+/// wait for it.
+#[cfg(debug_assertions)]
+fn render_limits() -> render::Limits {
+    let mut limits = render::Limits::default();
+    let given = std::env::var("WINDLASS_RENDER_SECONDS").ok();
+    if let Some(seconds) = given.and_then(|seconds| seconds.parse().ok()) {
+        limits.time = std::time::Duration::from_secs(seconds);
+    }
+    limits
 }

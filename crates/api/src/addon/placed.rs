@@ -68,7 +68,7 @@ pub struct AddonSpec {
         {"rule": "self == oldSelf", "message": "releaseName is immutable; create another Addon"}]))]
     pub release_name: Option<String>,
     /// Values, over those of the chart.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_object")]
     pub values: Option<Value>,
     /// What becomes of a newer version within the range, and of a version that the repository has
@@ -202,6 +202,10 @@ pub struct AddonStatus {
     /// Hooks of the chart that are left out, as `kind/name (events)`; at most 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped_hooks: Option<Vec<String>>,
+    /// Kinds in the render, as `kind.group`, of which neither Kubernetes, nor the chart, nor the hub knows whether
+    /// they live in a namespace: it is assumed that they do. Their CRDs on the hub would tell. At most 20.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assumed_kinds: Option<Vec<String>>,
     /// The chart renders differently each time it is asked: random values or dates are in it. They change
     /// only when something else does.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -143,6 +143,10 @@ impl AddonActor {
                 Ok(made) => made,
                 Err(outcome) => return Ok(outcome),
             };
+            // Before anything is written: what is in other namespaces is not this Addon's affair then.
+            if let Some(outcome) = making::strays(addon, &envelopes::list(&made.envelopes)) {
+                return Ok(outcome);
+            }
             if let Some(outcome) = envelopes::conflict(self, addon, &made.envelopes).await? {
                 return Ok(outcome);
             }
@@ -196,6 +200,7 @@ impl AddonActor {
         known.envelopes = Some(envelopes::list(&made.envelopes));
         known.objects = Some(made.objects);
         known.skipped_hooks = (!made.skipped_hooks.is_empty()).then_some(made.skipped_hooks);
+        known.assumed_kinds = (!made.assumed.is_empty()).then_some(made.assumed);
         known.not_reproducible = (!made.is_reproducible).then_some(true);
         let writing = Outcome::Rendered(Placed::Progressing(
             "The render is being written.".to_owned(),
@@ -203,6 +208,7 @@ impl AddonActor {
         let (status, _) = decide(addon, known, &writing);
         let live = self.write(addon, &status).await?;
         known.conditions = status.conditions;
+        envelopes::namespaces(self, addon, &made.envelopes, made.namespace.as_ref()).await?;
         envelopes::write(self, &live, &made.envelopes, made.digest).await?;
         for envelope in known.envelopes.iter().flatten() {
             self.resources.relisted(&addon.name_any(), envelope);

@@ -1,14 +1,14 @@
 //! The envelopes of an Addon on the hub: whether they hold what they should, and writing them. They are
 //! watched as metadata; what is in one is read once per version of it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
-use serde_json::json;
+use serde_json::{Value, json};
 use windlass_addons::pack::{Envelope, Mark};
 use windlass_addons::placed::{Outcome, Why};
 use windlass_api::addon::{Addon, RenderedEnvelope};
@@ -169,11 +169,13 @@ fn is_named<K: ResourceExt>(object: &K, addon: &str) -> bool {
 }
 
 /// Makes the namespaces that envelopes need. They are not removed with the Addon, as Helm does not: other things
-/// may have come to live in them.
-async fn namespaces(
+/// may have come to live in them. `own` is the Addon's namespace as the chart makes it: its labels and
+/// annotations (pod security, say) count only when it is made here, for an existing one is somebody's already.
+pub(super) async fn namespaces(
     actor: &AddonActor,
     addon: &Addon,
     envelopes: &[Envelope],
+    own: Option<&Value>,
 ) -> Result<(), ApiError> {
     let mut names: BTreeSet<&str> = envelopes
         .iter()
@@ -186,6 +188,10 @@ async fn namespaces(
         }
         let mut namespace = Namespace::default();
         namespace.metadata.name = Some(name.to_owned());
+        if let Some(own) = own.filter(|_| name == addon.spec.namespace) {
+            namespace.metadata.labels = texts(own, "labels");
+            namespace.metadata.annotations = texts(own, "annotations");
+        }
         match actor.writer.create(&namespace).await {
             Ok(_) | Err(ApiError::AlreadyExists(_)) => {}
             Err(error) => return Err(error),
@@ -194,14 +200,28 @@ async fn namespaces(
     Ok(())
 }
 
-/// Writes the envelopes, and the namespaces that they need.
+/// Labels or annotations of what a chart renders, but for those that say something to the hub or to Helm.
+fn texts(object: &Value, field: &str) -> Option<BTreeMap<String, String>> {
+    let all = object.get("metadata")?.get(field)?.as_object()?;
+    let counts = |key: &str| {
+        let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+        let is_of = |whose: &&str| domain == *whose || domain.ends_with(&format!(".{whose}"));
+        !["kubernetes-fleet.io", "windlass.dev", "helm.sh"]
+            .iter()
+            .any(is_of)
+    };
+    let texts = all.iter().filter(|(key, _)| counts(key));
+    let texts = texts.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+    Some(texts.collect())
+}
+
+/// Writes the envelopes; their namespaces are there.
 pub(super) async fn write(
     actor: &AddonActor,
     addon: &Addon,
     envelopes: &[Envelope],
     render: Digest,
 ) -> Result<(), ApiError> {
-    namespaces(actor, addon, envelopes).await?;
     let mark = Mark {
         addon: addon.name_any(),
         render,

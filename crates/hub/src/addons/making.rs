@@ -21,6 +21,9 @@ use super::source;
 /// Hooks that a status lists.
 const HOOKS: usize = 50;
 
+/// Kinds that it lists.
+const KINDS: usize = 20;
+
 /// What a render has come to.
 pub(super) struct Made {
     /// Digest of what it depends on.
@@ -35,6 +38,10 @@ pub(super) struct Made {
     pub objects: BTreeMap<String, i32>,
     /// Hooks that are left out.
     pub skipped_hooks: Vec<String>,
+    /// Kinds that nobody knew where they live.
+    pub assumed: Vec<String>,
+    /// The release's own Namespace, if the chart makes it.
+    pub namespace: Option<Value>,
     /// A second render came to the same.
     pub is_reproducible: bool,
 }
@@ -167,7 +174,8 @@ pub(super) async fn make(
     let Content {
         objects,
         mut skipped_hooks,
-        ..
+        mut assumed,
+        namespace,
     } = rendered.content;
     let mut counts = BTreeMap::new();
     for object in &objects {
@@ -187,6 +195,7 @@ pub(super) async fn make(
         return Ok(Err(Outcome::Refused(Why::new("NothingRendered", message))));
     }
     skipped_hooks.truncate(HOOKS);
+    assumed.truncate(KINDS);
     Ok(Ok(Made {
         digest,
         chart_digest,
@@ -194,6 +203,8 @@ pub(super) async fn make(
         envelopes,
         objects: counts,
         skipped_hooks,
+        assumed,
+        namespace,
         is_reproducible,
     }))
 }

@@ -103,20 +103,12 @@ impl RepositoryActor {
             inputs.attempt = self.attempt(&repository, &source, forced).await;
             inputs.now = clock::now();
         }
-        let unwritten = matches!(
-            &inputs.attempt,
-            Attempt::Read {
-                catalogue: Err(_),
-                ..
-            }
-        );
         let Decision {
             status,
             requeue_after,
         } = evaluate(&inputs);
         self.write(&repository, &status).await?;
         Ok(match requeue_after {
-            _ if unwritten => Next::Backoff(None),
             Some(delay) => Next::After(delay.unsigned_abs()),
             None => Next::Event,
         })

@@ -1,5 +1,6 @@
 //! Reads of the hub what decides about one placement. Nothing here can write: there is no writer.
 
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
+use windlass_api::addon::{Addon, RenderedEnvelope};
 use windlass_api::conditions::Status;
 use windlass_api::member::{AgentStatus, MemberCluster};
 use windlass_api::scoped::{Binding, Placement, Snapshot};
@@ -25,6 +27,7 @@ use crate::placement::accessible::{Target, target, trouble};
 use crate::placement::actor::selected_before;
 use crate::placement::snapshots::{Groups, SnapshotMeta, meta_of};
 use crate::scoped::api_in;
+use crate::select::renders::Renders;
 use crate::select::rules::ApiFilter;
 use crate::select::{Resources, SelectError, Selection};
 
@@ -64,8 +67,8 @@ pub async fn read(client: &Client, wish: Wish) -> Result<Live, ApiError> {
     } else {
         (Groups::default(), Vec::new(), Vec::new())
     };
-    let filter = wish.filter.clone();
-    let selection = selected(client, &key, &placement, wish.filter).await?;
+    let filter = wish.filter.with_renders(renders(client).await?);
+    let selection = selected(client, &key, &placement, filter.clone()).await?;
     let (overrides, pending) = match &selection {
         Ok(selection) => overrides(client, &key, selection, &bindings, &clusters).await?,
         Err(_) => (Resolved::default(), Vec::new()),
@@ -88,6 +91,26 @@ pub async fn read(client: &Client, wish: Wish) -> Result<Live, ApiError> {
         pending,
         filter,
     })
+}
+
+/// What the hub's Addons list: envelopes that are theirs are placed as the hub would. Who may not see Addons, or has
+/// none, is told of the envelopes as if they were anybody's.
+async fn renders(client: &Client) -> Result<Renders, ApiError> {
+    let all = match list::<Addon>(&Api::all(client.clone()), None).await {
+        Err(ApiError::NotFound(_) | ApiError::Rejected(_)) => Vec::new(),
+        other => other?,
+    };
+    let lists: HashMap<String, Vec<RenderedEnvelope>> = all
+        .into_iter()
+        .map(|addon| {
+            let status = addon.status.as_ref();
+            let listed = status.and_then(|status| status.envelopes.clone());
+            (addon.name_any(), listed.unwrap_or_default())
+        })
+        .collect();
+    Ok(Renders::new(Arc::new(move |addon| {
+        lists.get(addon).cloned()
+    })))
 }
 
 /// Every object, page by page.
