@@ -221,7 +221,7 @@ fn repositories_on_a_real_api_server() {
     refused::what_can_not_work_is_refused(&bed);
     faults::every_fault_is_called_by_its_name(&bed);
     healthy::a_classic_repository_is_read(&bed);
-    registry::a_registry_is_read(&bed);
+    let registry = registry::a_registry_is_read(&bed);
     registry::a_registry_with_tls_is_read(&bed);
     changes::a_repository_is_mended(&bed);
     changes::a_request_is_one_attempt(&bed);
@@ -232,6 +232,8 @@ fn repositories_on_a_real_api_server() {
     schedule::at_rest_nothing_is_written(&bed);
     schedule::another_leader_asks_for_nothing(&mut bed);
     schedule::failures_have_their_distances_and_recover_by_themselves(&mut bed);
+    schedule::what_somebody_changes_of_a_registry_is_restored(&bed);
+    drop(registry);
     no_credential_is_shown(&bed);
 }
 

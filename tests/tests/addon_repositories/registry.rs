@@ -1,7 +1,8 @@
 //! A real registry with charts that real Helm has pushed.
 
+use serde_json::Value;
 use windlass_status::kstatus::Status;
-use windlass_tests::charts::{Auth, Chart, Helm, Registry};
+use windlass_tests::charts::{Auth, Chart, Helm, Registry, Reply};
 use windlass_tests::eventually;
 
 use crate::{Bed, HEALTHY, WRONG_PASSWORD, message, secret, text_of};
@@ -45,7 +46,8 @@ fn credentials(bed: &Bed, password: &str) {
     bed.fleet.apply("hub", &secret("registry", &data));
 }
 
-pub fn a_registry_is_read(bed: &Bed) {
+/// The registry is for who goes on with it.
+pub fn a_registry_is_read(bed: &Bed) -> Registry {
     let registry = filled(&bed.helm);
     let url = format!("oci://{}/team/charts", registry.host());
     // Whoever has no credentials is told that they may be wanted.
@@ -110,8 +112,9 @@ pub fn a_registry_is_read(bed: &Bed) {
     assert_eq!(bed.offers("registry"), offers, "what was known stays");
     credentials(bed, Registry::PASSWORD);
     bed.stands("registry", HEALTHY, Status::Current);
-    // The registry goes at the end of this: nothing asks it again so soon.
     one_chart_that_is_not_there(bed, &url);
+    what_another_place_says_is_forgotten(bed, &url);
+    registry
 }
 
 fn one_chart_that_is_not_there(bed: &Bed, url: &str) {
@@ -123,6 +126,36 @@ fn one_chart_that_is_not_there(bed: &Bed, url: &str) {
         message(&object, "Ready").contains("team/charts/none"),
         "{object}"
     );
+}
+
+/// The same versions of the same chart, first in a classic repository.
+fn what_another_place_says_is_forgotten(bed: &Bed, url: &str) {
+    let mut index = "apiVersion: v1\nentries:\n  web:\n".to_owned();
+    for number in 0..VERSIONS {
+        index.push_str(&format!(
+            "  - {{name: web, version: 1.{number}.0, urls: [web.tgz], digest: '{number:064}'}}\n"
+        ));
+    }
+    bed.web.reply("/same/index.yaml", Reply::text(&index));
+    let digests = || -> Vec<String> {
+        let charts = bed.charts("same");
+        let versions = charts
+            .iter()
+            .flat_map(|chart| chart["spec"]["versions"].as_array());
+        let of = |version: &Value| text_of(&version["digest"]).to_owned();
+        versions.flatten().map(of).collect()
+    };
+    bed.repository("same", &format!("{{url: '{}/same'}}", bed.web.url()));
+    bed.stands("same", HEALTHY, Status::Current);
+    assert_eq!(digests().len(), VERSIONS);
+    let spec = format!("{{url: '{url}/web', secretRef: {{name: registry}}}}");
+    bed.repository("same", &spec);
+    bed.stands("same", HEALTHY, Status::Current);
+    let digests = digests();
+    assert_eq!(digests.len(), VERSIONS + 1);
+    for digest in digests {
+        assert!(digest.starts_with("sha256:"), "{digest}");
+    }
 }
 
 pub fn a_registry_with_tls_is_read(bed: &Bed) {

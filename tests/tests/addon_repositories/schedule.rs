@@ -7,7 +7,7 @@ use windlass_tests::charts::Reply;
 use windlass_tests::eventually;
 
 use crate::faults::INDEX;
-use crate::{Bed, HEALTHY, LOUD, conditions_of, message};
+use crate::{Bed, HEALTHY, LOUD, conditions_of, message, text_of};
 
 /// Repositories are read every second; what waits already waits on.
 const COMPRESSED: (&str, &str) = ("WINDLASS_ADDON_INTERVAL", "1");
@@ -98,28 +98,44 @@ fn what_somebody_changes_is_restored(bed: &Bed) {
         });
     };
     unchanged();
-    let chart = bed.charts("often").remove(0);
-    let name = chart["metadata"]["name"].as_str().unwrap().to_owned();
-    let spec = || {
-        bed.charts("often")
-            .first()
-            .map(|chart| chart["spec"].clone())
+    let whole = || {
+        let chart = bed.charts("often").into_iter().next().unwrap_or_default();
+        let metadata = &chart["metadata"];
+        let (labels, owners) = (&metadata["labels"], &metadata["ownerReferences"]);
+        serde_json::json!([metadata["name"], labels, owners, chart["spec"]])
     };
-    let patch = "{\"spec\":{\"latest\":\"9.9.9\",\"versions\":[]}}";
-    bed.fleet.kubectl(
-        "hub",
-        &format!("patch addonchart {name} --type merge -p {patch}"),
-    );
-    eventually("what was changed is restored", || {
-        spec().as_ref() == Some(&chart["spec"])
-    });
-    unchanged();
-    bed.fleet
-        .kubectl("hub", &format!("delete addonchart {name}"));
-    eventually("what was deleted is restored", || {
-        spec().as_ref() == Some(&chart["spec"])
-    });
-    unchanged();
+    let before = whole();
+    let name = text_of(&before[0]);
+    for change in [
+        "patch {} --type merge -p {\"spec\":{\"latest\":\"9.9.9\",\"versions\":[]}}",
+        "patch {} --type merge -p {\"spec\":{\"repository\":\"elsewhere\"}}",
+        "patch {} --type merge -p {\"metadata\":{\"ownerReferences\":null,\"labels\":null}}",
+        "delete {}",
+    ] {
+        let args = change.replace("{}", &format!("addonchart {name}"));
+        bed.fleet.kubectl("hub", &args);
+        eventually(&format!("it is restored after: {args}"), || {
+            whole() == before
+        });
+        unchanged();
+    }
     assert_eq!(conditions_of(&bed.object("often")), HEALTHY);
     bed.fleet.kubectl("hub", "delete addonrepo often");
+}
+
+/// Also what is not looked at in each reading of a registry.
+pub fn what_somebody_changes_of_a_registry_is_restored(bed: &Bed) {
+    let versions = || bed.charts("registry").pop().unwrap_or_default()["spec"]["versions"].clone();
+    let synced = || bed.object("registry")["status"]["lastSuccessfulSyncTime"].clone();
+    let (before, last) = (versions(), synced());
+    bed.patch("registry", "{\"spec\":{\"timeout\":\"30s\"}}");
+    eventually("it is read again", || synced() != last);
+    let name = bed.charts("registry").pop().unwrap_or_default()["metadata"]["name"].clone();
+    let patch = r#"[{"op":"replace","path":"/spec/versions/25/digest","value":"sha256:0"}]"#;
+    let name = text_of(&name);
+    bed.fleet.kubectl(
+        "hub",
+        &format!("patch addonchart {name} --type json -p {patch}"),
+    );
+    eventually("the digest is the registry's", || versions() == before);
 }

@@ -125,11 +125,11 @@ impl RepositoryActor {
         let name = repository.name_any();
         let in_use = caches.in_use(&name);
         let last = self.last().get(&name).cloned();
+        let charts = catalogue::digest(caches, &name);
+        let is_edited = last.as_ref().is_some_and(|last| last.charts != charts);
         // What the AddonCharts should say is known no more if any of these is not as it was.
         let stands = last.filter(|last| {
-            last.source == source.digest
-                && last.in_use == in_use
-                && last.charts == catalogue::digest(caches, &name)
+            last.source == source.digest && last.in_use == in_use && last.charts == charts
         });
         let fetched = repository
             .status
@@ -138,8 +138,8 @@ impl RepositoryActor {
         let is_same = fetched.is_some_and(|fetched| source.digest.is(fetched));
         let before = Before {
             validators: stands.and_then(|last| last.validators).filter(|_| !forced),
-            // Digests of another place are none of this one's.
-            tags: if forced || !is_same {
+            // Digests of another place are none of this one's, and those that somebody wrote are nobody's.
+            tags: if forced || is_edited || !is_same {
                 KnownTags::new()
             } else {
                 catalogue::tags(caches, &name)
