@@ -1,5 +1,6 @@
 //! What users do: mend, ask, suspend, change, delete.
 
+use serde_json::{Value, json};
 use windlass_status::kstatus::Status;
 use windlass_tests::charts::{Auth, Chart, Registry, Reply};
 use windlass_tests::eventually;
@@ -180,6 +181,55 @@ pub fn what_goes_upstream_goes_here_unless_it_is_used(bed: &Bed) {
     let object = bed.stands("upstream", HEALTHY, Status::Current);
     assert_eq!(object["status"]["chartCount"], 0);
     eventually("nothing is left", || bed.charts("upstream").is_empty());
+}
+
+/// A catalogue that can't be written is no fault of the repository, and never looks well.
+pub fn a_catalogue_that_can_not_be_written_is_said_so(bed: &Bed) {
+    let role = |bed: &Bed, may: bool| {
+        let text = bed.fleet.get("hub", "clusterrole windlass-hub-write", "{}");
+        let mut role: Value = serde_json::from_str(&text).unwrap();
+        for rule in role["rules"].as_array_mut().unwrap() {
+            if rule["resources"] == json!(["addoncharts"]) {
+                let verbs = ["get", "list", "watch", "create", "update", "delete"];
+                rule["verbs"] = json!(&verbs[..if may { verbs.len() } else { 3 }]);
+            }
+        }
+        let done = bed
+            .fleet
+            .try_kubectl("hub", "replace -f -", Some(&role.to_string()));
+        done.unwrap();
+    };
+    role(bed, false);
+    // The API server takes note of it by and by.
+    eventually("the hub may make no AddonCharts", || {
+        let can = "auth can-i create addoncharts --as=system:serviceaccount:fleet-system:windlass";
+        bed.fleet.try_kubectl("hub", can, None).is_err()
+    });
+    bed.web.reply("/unwritten/index.yaml", index(&["a", "b"]));
+    bed.repository(
+        "unwritten",
+        &format!("{{url: '{}/unwritten'}}", bed.web.url()),
+    );
+    let conditions =
+        "Ready=True/Success Synced=False/CatalogUpdateFailed Reconciling=True/ProgressingWithRetry";
+    let object = bed.stands("unwritten", conditions, Status::InProgress);
+    let said = crate::message(&object, "Synced");
+    assert!(
+        said.contains("addoncharts") && said.contains("forbidden"),
+        "{said}"
+    );
+    assert!(
+        object["status"]["consecutiveFetchFailures"].is_null(),
+        "it was read"
+    );
+    assert!(object["status"]["lastSuccessfulSyncTime"].is_null());
+    role(bed, true);
+}
+
+/// Half a minute later, by itself.
+pub fn what_could_not_be_written_is_written(bed: &Bed) {
+    bed.stands("unwritten", HEALTHY, Status::Current);
+    assert_eq!(bed.offers("unwritten"), ["a: 1.0.0", "b: 1.0.0"]);
 }
 
 /// A healthy one, a stalled one and one that retries.

@@ -219,6 +219,7 @@ fn repositories_on_a_real_api_server() {
         web: Web::start(),
     };
     refused::what_can_not_work_is_refused(&bed);
+    changes::a_catalogue_that_can_not_be_written_is_said_so(&bed);
     faults::every_fault_is_called_by_its_name(&bed);
     healthy::a_classic_repository_is_read(&bed);
     let registry = registry::a_registry_is_read(&bed);
@@ -229,6 +230,7 @@ fn repositories_on_a_real_api_server() {
     changes::a_change_of_the_spec_is_acted_on_at_once(&bed);
     changes::what_goes_upstream_goes_here_unless_it_is_used(&bed);
     changes::what_is_deleted_goes(&bed);
+    changes::what_could_not_be_written_is_written(&bed);
     schedule::at_rest_nothing_is_written(&bed);
     schedule::another_leader_asks_for_nothing(&mut bed);
     schedule::failures_have_their_distances_and_recover_by_themselves(&mut bed);

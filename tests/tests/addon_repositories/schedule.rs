@@ -11,9 +11,9 @@ use crate::{Bed, HEALTHY, LOUD, conditions_of, message, text_of};
 
 /// Repositories are read every second; what waits already waits on.
 const COMPRESSED: (&str, &str) = ("WINDLASS_ADDON_INTERVAL", "1");
-/// Seconds that lie at least between two attempts, after one, two … failures: less a tenth, to whole seconds,
-/// and the second whose part is not stored.
-const LEAST: [u64; 5] = [0, 1, 3, 6, 13];
+/// Seconds that lie at least between two attempts, after one, two … failures: less a tenth, and less the second
+/// whose part is not stored.
+const LEAST: [f64; 5] = [0.0, 0.8, 2.6, 6.2, 13.4];
 
 pub fn at_rest_nothing_is_written(bed: &Bed) {
     let before = bed.fleet.settled(|_| true);
@@ -75,7 +75,7 @@ pub fn failures_have_their_distances_and_recover_by_themselves(bed: &mut Bed) {
         let distance = pair[1].at - pair[0].at;
         println!("distance after {} failures: {distance:?}", number + 1);
         assert!(
-            distance >= Duration::from_secs(least),
+            distance >= Duration::from_secs_f64(least),
             "after {} failures: {distance:?}",
             number + 1
         );
