@@ -170,7 +170,11 @@ spec: {{url: '{}/charts'}}
 impl Drop for Bed {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            for line in ["get addons -o wide", "get crp", "get addonrepositories -o wide"] {
+            for line in [
+                "get addons -o wide",
+                "get crp",
+                "get addonrepositories -o wide",
+            ] {
                 let told = self.fleet.try_kubectl("hub", line, None);
                 eprintln!("{}", told.unwrap_or_else(|error| error));
             }
