@@ -80,6 +80,7 @@ pub(super) async fn write(
     let results: Vec<_> = writes.buffer_unordered(AT_ONCE).collect().await;
     results.into_iter().collect::<Result<(), _>>()?;
     for (_, chart) in before {
+        caches.wanted().pruning(&chart.name_any());
         writer.delete(&*chart).await?;
         caches.charts.observe_deleted(&chart);
     }

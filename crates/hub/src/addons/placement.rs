@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use kube::ResourceExt;
 use serde_json::{Value, json};
-use windlass_addons::placed::{Outcome, Placed, Why};
+use windlass_addons::placed::{Placed, Why};
+use windlass_api::Condition;
 use windlass_api::addon::placed::InlinePlacement;
 use windlass_api::addon::{Addon, RenderedEnvelope};
 use windlass_api::conditions::Status;
@@ -14,6 +15,7 @@ use windlass_api::scoped::Placement;
 use windlass_cluster::{ApiError, ObjectKey, Writer};
 use windlass_status::conditions::{find, status};
 use windlass_status::digest::Digest;
+use windlass_status::processing::is_timeout;
 
 use super::addon::owner_of;
 use crate::select::renders::kind_of;
@@ -34,19 +36,19 @@ pub(super) fn name_of(addon: &Addon) -> String {
 /// Makes the placement of an Addon, or brings it to what that asks for. A user's own is left alone.
 ///
 /// # Errors
-/// Why it can't be, as an outcome; or that the API server can't be asked.
+/// Why it can't be; or that the API server can't be asked.
 pub(super) async fn ensure(
     world: &World,
     writer: &Writer,
     addon: &Addon,
     envelopes: &[RenderedEnvelope],
-) -> Result<Result<(), Outcome>, ApiError> {
+) -> Result<Result<(), Placed>, ApiError> {
     let name = name_of(addon);
     let live = world.placements.get(&ObjectKey::cluster(&name));
     let Some(inline) = &addon.spec.placement.inline else {
         let missing = live.is_none().then(|| {
             let message = format!("ClusterResourcePlacement {name} does not exist; create it");
-            Outcome::Waits(Why::new("PlacementNotFound", message))
+            Placed::Waits(Why::new("PlacementNotFound", message))
         });
         return Ok(missing.map_or(Ok(()), Err));
     };
@@ -70,10 +72,7 @@ pub(super) async fn ensure(
             "ClusterResourcePlacement {name} is not this Addon's; rename one of them, or name it in \
              spec.placement.ref"
         );
-        return Ok(Err(Outcome::Refused(Why::new(
-            "PlacementConflict",
-            message,
-        ))));
+        return Ok(Err(Placed::Refused(Why::new("PlacementConflict", message))));
     }
     let asked = wanted.annotations().get(ASKED);
     let (is, should) = (json!(live.spec), json!(wanted.spec));
@@ -95,9 +94,9 @@ pub(super) async fn ensure(
     }
 }
 
-fn rejected(why: &str) -> Outcome {
+fn rejected(why: &str) -> Placed {
     let message = format!("The placement can't be made as spec.placement.inline says: {why}");
-    Outcome::Refused(Why::new("PlacementRejected", message))
+    Placed::Refused(Why::new("PlacementRejected", message))
 }
 
 fn wanted(
@@ -171,43 +170,71 @@ pub(super) fn state(world: &World, addon: &Addon, render: &str) -> Placed {
         let wanted = format!("{}={render}", addon.name_any());
         named.is_some_and(|named| named.split(',').any(|one| one == wanted))
     });
+    if placement.metadata.deletion_timestamp.is_some() {
+        return Placed::Progressing(format!("ClusterResourcePlacement {name} is being deleted."));
+    }
     let told = placement.status.as_ref();
     let scheduled = told.and_then(|told| condition(told, "Scheduled"));
     if let Some((Status::False, "InvalidResourceSelectors", message)) = scheduled {
         return Placed::Failed(format!("ClusterResourcePlacement {name}: {message}"));
     }
     let (Some((index, _)), true) = (latest, holds) else {
+        let hint = match addon.spec.placement.reference {
+            Some(_) => format!(
+                " It has to select the envelopes by the label {}={}.",
+                labels::ADDON,
+                addon.name_any()
+            ),
+            None => String::new(),
+        };
         return Placed::Progressing(format!(
-            "ClusterResourcePlacement {name} has not taken up this render yet."
+            "ClusterResourcePlacement {name} has not taken up this render yet.{hint}"
         ));
     };
     let observed = told.and_then(|told| told.observed_resource_index.as_deref());
-    if observed != Some(index.to_string().as_str()) {
-        return Placed::Progressing(format!(
-            "ClusterResourcePlacement {name} does not report on index {index}, which holds this render, yet."
-        ));
-    }
-    let generation = placement.metadata.generation;
     let conditions = told
         .and_then(|told| told.conditions.as_deref())
         .unwrap_or_default();
-    for condition in conditions {
-        if status(condition) != Status::True || condition.observed_generation != generation {
-            return Placed::Progressing(format!(
-                "ClusterResourcePlacement {name}: {}: {}",
-                condition.reason, condition.message
-            ));
-        }
+    let is_old =
+        |condition: &Condition| condition.observed_generation != placement.metadata.generation;
+    if observed != Some(index.to_string().as_str())
+        || conditions.is_empty()
+        || conditions.iter().any(is_old)
+    {
+        return Placed::Progressing(format!(
+            "ClusterResourcePlacement {name} does not report on this render yet."
+        ));
     }
-    let available = conditions
+    told_by(&name, conditions)
+}
+
+/// What the conditions of a placement come to. Only words that stay the same while clusters come along one by
+/// one: whoever wants to know how many looks at the placement.
+fn told_by(name: &str, conditions: &[Condition]) -> Placed {
+    let Some(first) = conditions
         .iter()
-        .find(|condition| condition.type_.ends_with("Available"));
-    match available {
-        Some(available) => Placed::Available(format!(
-            "ClusterResourcePlacement {name}: {}",
-            available.message
-        )),
-        None => Placed::Progressing(format!("ClusterResourcePlacement {name} does not say yet.")),
+        .find(|condition| status(condition) != Status::True)
+    else {
+        let last = conditions
+            .last()
+            .map_or("", |condition| condition.message.as_str());
+        return Placed::Available(format!("ClusterResourcePlacement {name}: {last}"));
+    };
+    let stage = first.type_.trim_start_matches("ClusterResourcePlacement");
+    let message = format!(
+        "ClusterResourcePlacement {name}: {stage} is {}, {}; see windlass status {name}",
+        first.status, first.reason
+    );
+    let failing = status(first) == Status::False
+        && (is_timeout(first)
+            || matches!(
+                stage,
+                "Overridden" | "WorkSynchronized" | "Applied" | "DiffReported"
+            ));
+    if failing {
+        Placed::Failing(message)
+    } else {
+        Placed::Progressing(message)
     }
 }
 

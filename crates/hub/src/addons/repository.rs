@@ -96,7 +96,7 @@ impl RepositoryActor {
             sync_request: request.map(String::as_str),
             attempt: Attempt::None,
         };
-        let wanted = caches.take_wanted(name) && !inputs.suspended;
+        let wanted = source.is_some() && !inputs.suspended && caches.wanted().take(name);
         let forced =
             request.is_some_and(|at| current.last_handled_sync_request.as_ref() != Some(at));
         if let Some(source) = source.filter(|_| wanted || inputs.should_attempt()) {

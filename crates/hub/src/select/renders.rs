@@ -2,44 +2,70 @@
 //! when all are as their Addon's status lists them is any of it placed. So a change rolls out whole, whenever
 //! the hub dies, and what somebody else writes into them never does.
 //!
-//! | an envelope with the label of an Addon | what becomes of it |
+//! | in what the Addon's own placement selects | what becomes of it |
 //! |---|---|
-//! | that does not exist | it is one like any other |
-//! | that does not list it | it is passed over: the render has no such envelope any more |
-//! | that lists it with another content, or lists one that is not selected | the placement keeps what it has |
-//! | that lists it as it is | it is placed, and the hub vouches for it: Roles in it need no leave of their own |
+//! | an envelope that the Addon lists, as it is listed | it is placed, and the hub vouches for it: Roles in it need no leave of their own |
+//! | one that it lists with another content; one that it lists is not selected; one is selected with the Addon's label, and the Addon lists none yet | the placement keeps what it has |
+//! | one with its label that it does not list | it is passed over: the render has no such envelope any more |
+//!
+//! Other placements pass over every envelope that carries an Addon's label: what an Addon makes is placed by its
+//! own placement, or twice. And nobody can hold another's placement up with a label. An envelope whose
+//! Addon is gone is passed over everywhere while it waits for its own end.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use kube::ResourceExt;
 use kube::core::GroupVersionKind;
-use serde_json::Value;
-use windlass_api::addon::RenderedEnvelope;
+use serde_json::{Value, json};
+use windlass_api::addon::{Addon, RenderedEnvelope};
 use windlass_api::labels;
+use windlass_cluster::ObjectKey;
 use windlass_member::manifest::Manifest;
 use windlass_status::digest::Digest;
 
 use super::SelectError;
 
-/// Tells which envelopes an Addon lists; none if there is no such Addon.
-#[derive(Clone)]
-pub struct Renders(Arc<Lists>);
+/// What an Addon says of its render.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// The Addon.
+    pub addon: String,
+    /// Its envelopes; none if it has not rendered yet, as far as its status says.
+    pub envelopes: Option<Vec<RenderedEnvelope>>,
+}
 
-type Lists = dyn Fn(&str) -> Option<Vec<RenderedEnvelope>> + Send + Sync;
+impl Listing {
+    /// What an Addon's status lists.
+    #[must_use]
+    pub fn of(addon: &Addon) -> Self {
+        let status = addon.status.as_ref();
+        Self {
+            addon: addon.name_any(),
+            envelopes: status.and_then(|status| status.envelopes.clone()),
+        }
+    }
+}
+
+/// Tells which Addons a placement is for, and what they list.
+#[derive(Clone)]
+pub struct Renders(Arc<Listings>);
+
+type Listings = dyn Fn(&ObjectKey) -> Vec<Listing> + Send + Sync;
 
 impl Renders {
     /// Asks that function.
     #[must_use]
-    pub fn new(lists: Arc<Lists>) -> Self {
-        Self(lists)
+    pub fn new(listings: Arc<Listings>) -> Self {
+        Self(listings)
     }
 }
 
 impl Default for Renders {
     /// There are no Addons.
     fn default() -> Self {
-        Self(Arc::new(|_| None))
+        Self(Arc::new(|_| Vec::new()))
     }
 }
 
@@ -47,6 +73,16 @@ impl fmt::Debug for Renders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Renders")
     }
+}
+
+/// What tells a render from another one once it is placed: what it holds, not what it was made of. So one that comes
+/// to the same as the one before, under another Helm say, is no change, and one of the same inputs that came out
+/// differently is.
+#[must_use]
+pub fn identity(list: &[RenderedEnvelope]) -> Digest {
+    let mut sorted = list.to_vec();
+    sorted.sort();
+    Digest::of_json(&json!(sorted))
 }
 
 /// The kind of an envelope.
@@ -66,44 +102,55 @@ pub fn kind_of(envelope: &RenderedEnvelope) -> GroupVersionKind {
 /// See the module.
 ///
 /// # Errors
-/// When an Addon's render is not whole.
+/// When a render that the placement is for is not whole.
 pub(super) fn settle(
+    placement: &ObjectKey,
     manifests: Vec<Arc<Manifest>>,
     renders: &Renders,
 ) -> Result<Vec<Arc<Manifest>>, SelectError> {
-    let mut lists: BTreeMap<String, Option<Vec<RenderedEnvelope>>> = BTreeMap::new();
-    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    let listings = (renders.0)(placement);
+    let mut whole: BTreeSet<(&str, &RenderedEnvelope)> = BTreeSet::new();
+    let mut unlisted: BTreeSet<String> = BTreeSet::new();
     let mut settled = Vec::with_capacity(manifests.len());
     for manifest in manifests {
         let Some(addon) = addon_of(&manifest) else {
             settled.push(manifest);
             continue;
         };
-        let list = lists
-            .entry(addon.to_owned())
-            .or_insert_with(|| (renders.0)(addon));
-        let Some(list) = list else {
-            settled.push(manifest);
+        let Some(listing) = listings.iter().find(|listing| listing.addon == addon) else {
             continue;
         };
-        let is_it = |listed: &&RenderedEnvelope| {
+        let Some(list) = &listing.envelopes else {
+            unlisted.insert(addon.to_owned());
+            continue;
+        };
+        let listed = list.iter().find(|listed| {
             listed.name == manifest.id.name && listed.namespace == manifest.id.namespace
-        };
-        let Some(listed) = list.iter().find(is_it) else {
-            continue;
-        };
-        if content(&manifest.object).is(&listed.digest) {
-            *found.entry(addon.to_owned()).or_default() += 1;
-            settled.push(Arc::new(vouched(&manifest)));
+        });
+        if let Some(listed) = listed
+            && content(&manifest.object).is(&listed.digest)
+        {
+            whole.insert((&listing.addon, listed));
+            settled.push(Arc::new(vouched(&manifest, addon, &identity(list))));
         }
     }
-    for (addon, list) in &lists {
-        let expected = list.as_ref().map_or(0, Vec::len);
-        let whole = found.get(addon).copied().unwrap_or_default();
-        if whole < expected {
+    if let Some(addon) = unlisted.first() {
+        return Err(SelectError::Unwritten(format!(
+            "Addon {addon} does not say what it has rendered yet; until it does, what is placed stays as it is"
+        )));
+    }
+    for listing in &listings {
+        let expected = listing.envelopes.as_ref().map_or(0, Vec::len);
+        let found = whole
+            .iter()
+            .filter(|(addon, _)| *addon == listing.addon)
+            .count();
+        if found < expected {
             return Err(SelectError::Unwritten(format!(
-                "Addon {addon}: {whole} of its {expected} envelopes are selected and hold what it has rendered; \
-                 until all are, what is placed stays as it is"
+                "Addon {}: {found} of its {expected} envelopes are selected and hold what it has rendered; until all \
+                 are, what is placed stays as it is. Select them by the label {}",
+                listing.addon,
+                labels::ADDON
             )));
         }
     }
@@ -129,38 +176,44 @@ fn addon_of(manifest: &Manifest) -> Option<&str> {
     labels.get(labels::ADDON)?.as_str()
 }
 
-fn vouched(manifest: &Manifest) -> Manifest {
+/// The envelope with nothing about it but what was rendered: labels and annotations that somebody adds, or that
+/// change with each render, make no version.
+fn vouched(manifest: &Manifest, addon: &str, identity: &Digest) -> Manifest {
     let mut object = manifest.object.clone();
-    object["metadata"]["annotations"][labels::ADDON_VOUCHED] = "true".into();
+    object["metadata"] = json!({
+        "name": manifest.id.name,
+        "labels": { labels::ADDON: addon },
+        "annotations": { labels::ADDON_VOUCHED: identity.to_string() },
+    });
+    if let Some(namespace) = &manifest.id.namespace {
+        object["metadata"]["namespace"] = namespace.as_str().into();
+    }
     Manifest::of_snapshot(object)
 }
 
-/// The Addons whose renders are among the objects of a snapshot, as its master's annotation has them.
+/// The Addons whose renders are among the objects of a snapshot, each with its [`identity`], as its master's
+/// annotation has them.
 #[must_use]
 pub fn named<'a>(manifests: impl Iterator<Item = &'a Manifest>) -> Option<String> {
-    let mut renders: Vec<String> = manifests
+    let renders: BTreeSet<String> = manifests
         .filter_map(|manifest| {
             let annotations = manifest.object.pointer("/metadata/annotations")?;
-            annotations.get(labels::ADDON_VOUCHED)?;
-            let render = annotations.get(labels::ADDON_RENDER)?.as_str()?;
+            let render = annotations.get(labels::ADDON_VOUCHED)?.as_str()?;
             Some(format!("{}={render}", addon_of(manifest)?))
         })
         .collect();
-    renders.sort();
-    renders.dedup();
+    let renders: Vec<String> = renders.into_iter().collect();
     (!renders.is_empty()).then(|| renders.join(","))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn envelope(name: &str, addon: Option<&str>, holds: &str) -> Arc<Manifest> {
         let mut object = json!({
             "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ResourceEnvelope",
-            "metadata": {"name": name, "namespace": "web", "annotations": {labels::ADDON_RENDER: "d1"}},
+            "metadata": {"name": name, "namespace": "web"},
             "data": {"a": holds},
         });
         if let Some(addon) = addon {
@@ -177,15 +230,27 @@ mod tests {
         }
     }
 
-    /// What is placed of these, each with whether it is vouched for; none if nothing may be.
+    type Placed = Option<Vec<(String, bool)>>;
+
+    /// What `placement` places of these, each with whether it is vouched for; none if nothing may be. Addon web
+    /// belongs to the placement addon-web.
     fn placed(
+        placement: &str,
         list: Option<Vec<RenderedEnvelope>>,
         all: &[Arc<Manifest>],
-    ) -> Option<Vec<(String, bool)>> {
-        let renders = Renders::new(Arc::new(move |addon| {
-            list.clone().filter(|_| addon == "web")
+    ) -> Placed {
+        let renders = Renders::new(Arc::new(move |key| {
+            let listing = Listing {
+                addon: "web".to_owned(),
+                envelopes: list.clone(),
+            };
+            if *key == ObjectKey::cluster("addon-web") {
+                vec![listing]
+            } else {
+                Vec::new()
+            }
         }));
-        let settled = settle(all.to_vec(), &renders).ok()?;
+        let settled = settle(&ObjectKey::cluster(placement), all.to_vec(), &renders).ok()?;
         let shown = settled.iter().map(|manifest| {
             let vouched = manifest
                 .object
@@ -195,59 +260,127 @@ mod tests {
         Some(shown.collect())
     }
 
+    fn names(rows: &[(&str, bool)]) -> Placed {
+        Some(
+            rows.iter()
+                .map(|(name, vouched)| ((*name).to_owned(), *vouched))
+                .collect(),
+        )
+    }
+
     #[test]
     fn only_a_whole_render_is_placed() {
+        let own = "addon-web";
         let (a, b) = (
             envelope("a", Some("web"), "1"),
             envelope("b", Some("web"), "1"),
         );
         let both = || Some(vec![listed("a", "1"), listed("b", "1")]);
-        let names = |rows: &[(&str, bool)]| {
-            Some(
-                rows.iter()
-                    .map(|(name, vouched)| ((*name).to_owned(), *vouched))
-                    .collect::<Vec<_>>(),
-            )
-        };
         let whole = names(&[("a", true), ("b", true)]);
-        assert_eq!(placed(both(), &[a.clone(), b.clone()]), whole);
+        assert_eq!(placed(own, both(), &[a.clone(), b.clone()]), whole);
         assert_eq!(
-            placed(both(), std::slice::from_ref(&a)),
+            placed(own, both(), std::slice::from_ref(&a)),
             None,
             "one is missing"
         );
+        assert_eq!(placed(own, both(), &[]), None, "all are missing");
         let other = envelope("b", Some("web"), "somebody else's");
         assert_eq!(
-            placed(both(), &[a.clone(), other]),
+            placed(own, both(), &[a.clone(), other]),
             None,
             "one holds something else"
         );
         let first = Some(vec![listed("a", "1")]);
         assert_eq!(
-            placed(first, &[a.clone(), b.clone()]),
+            placed(own, first, &[a.clone(), b]),
             names(&[("a", true)]),
             "one is left over"
         );
-        let none = names(&[("a", false), ("b", false)]);
         assert_eq!(
-            placed(None, &[a.clone(), b.clone()]),
-            none,
-            "there is no such Addon"
+            placed(own, None, &[a]),
+            None,
+            "it has no status, as after a restore"
         );
+        assert_eq!(
+            placed(own, None, &[]),
+            names(&[]),
+            "it has not rendered yet"
+        );
+    }
+
+    #[test]
+    fn an_addons_label_holds_up_nobody_else() {
+        let both = || Some(vec![listed("a", "1"), listed("b", "1")]);
+        let a = envelope("a", Some("web"), "1");
         let own = envelope("own", None, "2");
+        let rows = [
+            (
+                "another placement that selects the namespace",
+                "team",
+                a.clone(),
+            ),
+            (
+                "a label of an Addon that is gone",
+                "addon-web",
+                envelope("c", Some("gone"), "1"),
+            ),
+        ];
+        for (what, placement, labelled) in rows {
+            let list = both().filter(|_| placement != "addon-web");
+            let all = [labelled, own.clone()];
+            assert_eq!(
+                placed(placement, list, &all),
+                names(&[("own", false)]),
+                "{what}"
+            );
+        }
+        let planted = envelope("planted", Some("web"), "x");
+        let all = [a, envelope("b", Some("web"), "1"), planted];
+        let whole = names(&[("a", true), ("b", true)]);
         assert_eq!(
-            placed(both(), &[own]),
-            names(&[("own", false)]),
-            "it is nobody's"
+            placed("addon-web", both(), &all),
+            whole,
+            "a tenant's own with the label"
         );
-        let object = settle(
-            vec![a],
-            &Renders::new(Arc::new(|_| Some(vec![listed("a", "1")]))),
-        );
-        let object = object.expect("whole");
-        assert_eq!(
-            named(object.iter().map(|manifest| &**manifest)).as_deref(),
-            Some("web=d1")
-        );
+    }
+
+    #[test]
+    fn a_snapshot_tells_renders_of_the_same_inputs_apart() {
+        let render = |holds: &str| {
+            let list = vec![listed("a", holds)];
+            let listing = Listing {
+                addon: "web".to_owned(),
+                envelopes: Some(list.clone()),
+            };
+            let renders = Renders::new(Arc::new(move |_| vec![listing.clone()]));
+            let all = vec![envelope("a", Some("web"), holds)];
+            let settled = settle(&ObjectKey::cluster("addon-web"), all, &renders).expect("whole");
+            let named = named(settled.iter().map(|manifest| &**manifest));
+            assert_eq!(named, Some(format!("web={}", identity(&list))));
+            named
+        };
+        assert_ne!(render("1"), render("2"));
+        assert_eq!(render("1"), render("1"));
+    }
+
+    /// What is placed depends on what was rendered alone.
+    #[test]
+    fn words_on_an_envelope_change_nothing() {
+        let renders = Renders::new(Arc::new(|_| {
+            vec![Listing {
+                addon: "web".to_owned(),
+                envelopes: Some(vec![listed("a", "1")]),
+            }]
+        }));
+        let settled = |more: Value| {
+            let mut object = envelope("a", Some("web"), "1").object.clone();
+            object["metadata"]["annotations"] = more;
+            let all = vec![Arc::new(Manifest::of_snapshot(object))];
+            settle(&ObjectKey::cluster("addon-web"), all, &renders).expect("whole")
+        };
+        let plain = settled(json!({labels::ADDON_RENDER: "d1"}));
+        let other = settled(json!({labels::ADDON_RENDER: "d2", "team": "blue"}));
+        assert_eq!(plain[0].digest, other[0].digest);
+        assert_eq!(plain[0].object, other[0].object);
     }
 }
