@@ -189,29 +189,6 @@ pub(super) fn found(objects: &[Value], listed: &RenderedEnvelope) -> Option<Enve
     })
 }
 
-/// The envelope that is listed, if it is among these objects as it should be.
-pub(super) fn found(objects: &[Value], listed: &RenderedEnvelope) -> Option<Envelope> {
-    let text = |object: &Value, pointer: &str| {
-        let text = object.pointer(pointer).and_then(Value::as_str);
-        text.map(str::to_owned)
-    };
-    let object = objects.iter().find(|object| {
-        text(object, "/kind") == Some(kind_of(listed).kind)
-            && text(object, "/metadata/name").as_deref() == Some(&*listed.name)
-            && text(object, "/metadata/namespace") == listed.namespace
-            && content(object).is(&listed.digest)
-    })?;
-    let data = object.get("data")?.as_object()?;
-    Some(Envelope {
-        namespace: listed.namespace.clone(),
-        name: listed.name.clone(),
-        data: data
-            .iter()
-            .map(|(key, object)| (key.clone(), object.clone()))
-            .collect(),
-    })
-}
-
 /// Makes the namespaces that envelopes need. They are not removed with the Addon, as Helm does not: other things
 /// may have come to live in them. `own` is the Addon's namespace as the chart makes it: its labels and
 /// annotations (pod security, say) count only when it is made here, for an existing one is somebody's already.
