@@ -31,6 +31,8 @@ pub const RENDERED: &str = "Rendered";
 const FIRST: SignedDuration = SignedDuration::from_secs(5);
 /// The longest one: nobody tells when what an attempt failed for is mended.
 const LONGEST: SignedDuration = SignedDuration::from_mins(2);
+/// The longest that a server may ask for.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(10);
 
 /// What a pass came to.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,12 +129,12 @@ fn whole(at: Timestamp) -> Time {
 }
 
 /// 5 s, 10 s, and so on up to 2 min, and up to a tenth more or less; at least what a server asked for, up to
-/// the same bound.
+/// 10 min.
 fn delay(failures: i32, asked: Option<Duration>, jitter: f64) -> SignedDuration {
     let doublings = failures.clamp(1, 10) - 1;
     let grown = (FIRST * (1 << doublings)).min(LONGEST);
     let asked = asked.map_or(SignedDuration::ZERO, |asked| {
-        SignedDuration::try_from(asked).map_or(LONGEST, |asked| asked.min(LONGEST))
+        SignedDuration::try_from(asked).map_or(PATIENCE, |asked| asked.min(PATIENCE))
     });
     let own = schedule::stretch(grown, jitter);
     let distance = own.max(schedule::stretch(asked, jitter.abs()));

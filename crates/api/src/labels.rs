@@ -125,10 +125,11 @@ pub const MOVED_BY_RUN: &str = "windlass.dev/update-run";
 /// On what the hub makes of an Addon: the Addon's name.
 pub const ADDON: &str = "addons.windlass.dev/addon";
 /// On an envelope in a resource snapshot, annotation: it holds what the hub has rendered of an Addon, nothing
-/// else. The hub puts it there as it selects, and takes it off what others wrote.
+/// else. The value is the digest of that whole render's content. The hub puts it there as it selects, and takes it off
+/// what others wrote.
 pub const ADDON_VOUCHED: &str = "addons.windlass.dev/vouched";
-/// On a resource snapshot's master, annotation: the Addons whose renders it holds, each as `name=digest`,
-/// separated by commas.
+/// On a resource snapshot's master, annotation: the Addons whose renders it holds, each as `name=digest`
+/// with the value of [`ADDON_VOUCHED`], separated by commas.
 pub const ADDON_RENDERS: &str = "addons.windlass.dev/renders";
 /// On the envelopes of an Addon, annotation: digest of what their render depends on, the same on all
 /// envelopes of one render.

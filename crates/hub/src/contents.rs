@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use kube::{Client, ResourceExt};
+use serde_json::Value;
 use windlass_api::placement::ResourceIdentifier;
 use windlass_api::scoped::Snapshot;
 use windlass_cluster::{ApiError, ObjectKey};
@@ -187,6 +188,20 @@ impl Contents {
             }
         }
         Ok(places)
+    }
+
+    /// The objects of a group as they were selected, envelopes as themselves.
+    ///
+    /// # Errors
+    /// When the hub's API server can't be asked.
+    pub async fn objects(&self, group: &Group) -> Result<Vec<Value>, ApiError> {
+        let mut objects = Vec::new();
+        for part in group.objects() {
+            let part = self.fetch(part).await?;
+            let raw = part.map(|part| part.spec.selected_resources);
+            objects.extend(raw.unwrap_or_default().into_iter().map(|raw| raw.0));
+        }
+        Ok(objects)
     }
 
     /// Forgets a placement that is gone.

@@ -209,12 +209,15 @@ data:
 }
 
 pub fn changes_roll_within_the_strategy(bed: &Bed) {
+    let index = || bed.get("crp addon-demo", "{.status.observedResourceIndex}");
+    assert_eq!(index(), "0");
     let (old, before) = (bed.status("demo", "renderDigest"), writes(bed));
     bed.apply(&demo("{replicaCount: 3}"));
     bed.ready("demo");
     println!("an upgrade: {}", since(bed, &before));
     assert!(bed.is_everywhere("deploy demo -n demo", "{.status.availableReplicas}", "3"));
     assert_ne!(bed.status("demo", "renderDigest"), old);
+    assert_eq!(index(), "1");
     // What never comes up stays on the one cluster that may be unavailable.
     bed.apply(&demo("{replicaCount: 3, nodeSelector: {nowhere: 'true'}}"));
     let updated = || {
@@ -232,6 +235,7 @@ pub fn changes_roll_within_the_strategy(bed: &Bed) {
     bed.apply(&demo("{replicaCount: 3}"));
     bed.ready("demo");
     assert_eq!(updated(), 0);
+    assert_eq!(index(), "3", "one version for each change");
 }
 
 /// Neither reading the repository again nor a restart.

@@ -101,7 +101,7 @@ fn asked_for_it_is_rolled_out(bed: &Bed) {
     // New values for a chart that is nowhere any more: what runs stays, and it says what to do.
     let values = "  values: {value: new}";
     bed.apply(&addon("manual", "small", "~1.1.0", values));
-    bed.says("manual", "ChartNotAvailable", "another");
+    bed.says("manual", "ChartRepublished", "updatePolicy: Automatic");
     assert!(runs(bed, "manual", "1.1.0 two"));
     let more = format!("{values}\n  updatePolicy: Automatic");
     bed.apply(&addon("manual", "small", "~1.1.0", &more));

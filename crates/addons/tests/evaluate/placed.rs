@@ -155,6 +155,20 @@ fn every_outcome() {
             "Ready=False/PlacementFailed Rendered=True/Rendered Stalled=True/PlacementFailed",
         ),
         (
+            rendered(Placed::Failing),
+            "Ready=False/PlacementFailing Rendered=True/Rendered \
+             Reconciling=True/ProgressingWithRetry",
+        ),
+        (
+            Outcome::Rendered(Placed::Refused(why("PlacementConflict"))),
+            "Ready=False/PlacementConflict Rendered=True/Rendered Stalled=True/PlacementConflict",
+        ),
+        (
+            Outcome::Rendered(Placed::Waits(why("PlacementNotFound"))),
+            "Ready=False/PlacementNotFound Rendered=True/Rendered \
+             Reconciling=True/PlacementNotFound",
+        ),
+        (
             rendered(Placed::Progressing),
             "Ready=False/PlacementProgressing Rendered=True/Rendered \
              Reconciling=True/PlacementProgressing",
@@ -183,9 +197,9 @@ fn every_outcome() {
 }
 
 #[test]
-fn failures_are_tried_again_after_5_s_to_10_min() {
+fn failures_are_tried_again_after_5_s_to_2_min() {
     let mut addon = Addon::new();
-    let bases = [5, 10, 20, 40, 80, 160, 320, 600, 600, 600];
+    let bases = [5, 10, 20, 40, 80, 120, 120, 120, 120, 120];
     for (before, base) in bases.into_iter().enumerate() {
         let requeue = addon.pass(&failed()).unwrap().as_secs();
         assert_eq!(requeue, base, "{before}");

@@ -26,7 +26,7 @@ use crate::world::World;
 const ASKED: &str = "addons.windlass.dev/asked";
 
 /// Name of the placement of an Addon.
-pub(super) fn name_of(addon: &Addon) -> String {
+pub(crate) fn name_of(addon: &Addon) -> String {
     match &addon.spec.placement.reference {
         Some(reference) => reference.name.clone(),
         None => format!("addon-{}", addon.name_any()),

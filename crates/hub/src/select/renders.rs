@@ -6,16 +6,17 @@
 //! |---|---|
 //! | an envelope that the Addon lists, as it is listed | it is placed, and the hub vouches for it: Roles in it need no leave of their own |
 //! | one that it lists with another content; one that it lists is not selected; one is selected with the Addon's label, and the Addon lists none yet | the placement keeps what it has |
-//! | one with its label that it does not list | it is passed over: the render has no such envelope any more |
+//! | one that it owns and does not list | it is passed over: the render has no such envelope any more |
 //!
-//! Other placements pass over every envelope that carries an Addon's label: what an Addon makes is placed by its
-//! own placement, or twice. And nobody can hold another's placement up with a label. An envelope whose
-//! Addon is gone is passed over everywhere while it waits for its own end.
+//! Other placements pass over what an Addon owns, for it is placed by the Addon's own placement, or twice; so does every
+//! placement of an Addon that is gone, for what it owned is about to go, too. An envelope that just carries the label is
+//! one like any other: nobody can hold a placement up with it.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
@@ -26,6 +27,11 @@ use windlass_member::manifest::Manifest;
 use windlass_status::digest::Digest;
 
 use super::SelectError;
+
+/// Finalizer of what goes only after what it owns.
+const FOREGROUND: &str = "foregroundDeletion";
+/// On an envelope between being read and being settled, annotation: an Addon owns it.
+pub(super) const OWNED: &str = "addons.windlass.dev/owned";
 
 /// What an Addon says of its render.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,9 +47,16 @@ impl Listing {
     #[must_use]
     pub fn of(addon: &Addon) -> Self {
         let status = addon.status.as_ref();
+        // One that takes its envelopes along as it goes has none: all that is placed goes at once.
+        let goes = addon.metadata.deletion_timestamp.is_some()
+            && addon.finalizers().iter().any(|own| own == FOREGROUND);
         Self {
             addon: addon.name_any(),
-            envelopes: status.and_then(|status| status.envelopes.clone()),
+            envelopes: if goes {
+                Some(Vec::new())
+            } else {
+                status.and_then(|status| status.envelopes.clone())
+            },
         }
     }
 }
@@ -118,6 +131,7 @@ pub(super) fn settle(
             continue;
         };
         let Some(listing) = listings.iter().find(|listing| listing.addon == addon) else {
+            settled.extend(Some(manifest).filter(|manifest| !is_owned(manifest)));
             continue;
         };
         let Some(list) = &listing.envelopes else {
@@ -127,11 +141,14 @@ pub(super) fn settle(
         let listed = list.iter().find(|listed| {
             listed.name == manifest.id.name && listed.namespace == manifest.id.namespace
         });
-        if let Some(listed) = listed
-            && content(&manifest.object).is(&listed.digest)
-        {
-            whole.insert((&listing.addon, listed));
-            settled.push(Arc::new(vouched(&manifest, addon, &identity(list))));
+        match listed {
+            Some(listed) if content(&manifest.object).is(&listed.digest) => {
+                whole.insert((&listing.addon, listed));
+                settled.push(Arc::new(vouched(&manifest, addon, &identity(list))));
+            }
+            // The count below misses it.
+            Some(_) => {}
+            None => settled.extend(Some(manifest).filter(|manifest| !is_owned(manifest))),
         }
     }
     if let Some(addon) = unlisted.first() {
@@ -176,6 +193,21 @@ fn addon_of(manifest: &Manifest) -> Option<&str> {
     labels.get(labels::ADDON)?.as_str()
 }
 
+/// Notes on an object that was just read, of which only the metadata tells, whether an Addon owns it.
+pub(super) fn note_owner(object: &mut Value, owners: &[OwnerReference]) {
+    let group = format!("{}/", windlass_api::addon::GROUP);
+    let is_addon =
+        |owner: &OwnerReference| owner.kind == "Addon" && owner.api_version.starts_with(&group);
+    if owners.iter().any(is_addon) {
+        object["metadata"]["annotations"][OWNED] = "true".into();
+    }
+}
+
+fn is_owned(manifest: &Manifest) -> bool {
+    let annotations = manifest.object.pointer("/metadata/annotations");
+    annotations.is_some_and(|annotations| annotations.get(OWNED).is_some())
+}
+
 /// The envelope with nothing about it but what was rendered: labels and annotations that somebody adds, or that
 /// change with each render, make no version.
 fn vouched(manifest: &Manifest, addon: &str, identity: &Digest) -> Manifest {
@@ -218,7 +250,24 @@ mod tests {
         });
         if let Some(addon) = addon {
             object["metadata"]["labels"] = json!({labels::ADDON: addon});
+            note_owner(&mut object, &[owner("Addon")]);
         }
+        Arc::new(Manifest::of_snapshot(object))
+    }
+
+    fn owner(kind: &str) -> OwnerReference {
+        OwnerReference {
+            api_version: "addons.windlass.dev/v1alpha1".to_owned(),
+            kind: kind.to_owned(),
+            ..OwnerReference::default()
+        }
+    }
+
+    /// One that somebody has just given the label.
+    fn labelled(name: &str, addon: &str) -> Arc<Manifest> {
+        let mut object = envelope(name, None, "x").object.clone();
+        object["metadata"]["labels"] = json!({labels::ADDON: addon});
+        note_owner(&mut object, &[owner("Something")]);
         Arc::new(Manifest::of_snapshot(object))
     }
 
@@ -334,14 +383,39 @@ mod tests {
                 "{what}"
             );
         }
-        let planted = envelope("planted", Some("web"), "x");
-        let all = [a, envelope("b", Some("web"), "1"), planted];
-        let whole = names(&[("a", true), ("b", true)]);
-        assert_eq!(
-            placed("addon-web", both(), &all),
-            whole,
-            "a tenant's own with the label"
-        );
+        for placement in ["addon-web", "team"] {
+            let (list, mine) = if placement == "addon-web" {
+                (both(), vec![("a", true), ("b", true)])
+            } else {
+                (None, vec![])
+            };
+            let all = [
+                a.clone(),
+                envelope("b", Some("web"), "1"),
+                labelled("planted", "web"),
+            ];
+            let expected = mine.into_iter().chain([("planted", false)]);
+            let expected = expected.collect::<Vec<_>>();
+            assert_eq!(
+                placed(placement, list, &all),
+                names(&expected),
+                "{placement}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_addon_that_takes_its_envelopes_along_lists_none() {
+        let mut addon = Addon::new("web", Default::default());
+        addon.status.get_or_insert_default().envelopes = Some(vec![listed("a", "1")]);
+        assert_eq!(Listing::of(&addon).envelopes, Some(vec![listed("a", "1")]));
+        addon.metadata.deletion_timestamp = Some(windlass_status::conditions::time(
+            jiff::Timestamp::UNIX_EPOCH,
+        ));
+        addon.metadata.finalizers = Some(vec!["orphan".to_owned()]);
+        assert_eq!(Listing::of(&addon).envelopes, Some(vec![listed("a", "1")]));
+        addon.metadata.finalizers = Some(vec![FOREGROUND.to_owned()]);
+        assert_eq!(Listing::of(&addon).envelopes, Some(Vec::new()));
     }
 
     #[test]
