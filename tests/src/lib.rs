@@ -345,6 +345,18 @@ impl Fleet {
         }
     }
 
+    /// Tells the hub to end, and goes on with another one that stands by, as soon as that leads.
+    ///
+    /// # Panics
+    /// When it does not come to lead.
+    pub fn hand_over(&mut self, other: HubProcess) {
+        if let Some(hub) = &self.hub {
+            hub.signal("TERM");
+        }
+        eventually("the other one leads", || other.leads());
+        self.hub = Some(other);
+    }
+
     /// The hub's process id, while it runs.
     #[must_use]
     pub fn hub_pid(&self) -> Option<u32> {

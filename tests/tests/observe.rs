@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use windlass_tests::charts::{Reply, Web};
 use windlass_tests::{Fleet, eventually, root};
 
 const PLACEMENT: &str = r"
@@ -104,6 +105,7 @@ fn a_fleet_seen_from_outside() {
     a_change_is_followed_to_its_end(&fleet, &metrics);
     a_lost_cluster_is_news(&fleet, &metrics);
     a_run_that_waits_is_seen(&fleet, &metrics);
+    a_repository_of_addons_is_seen(&fleet, &metrics);
     series_go_with_their_objects(&fleet, &metrics);
     the_page_lists_what_is_served(&metrics);
 }
@@ -373,6 +375,53 @@ spec: {placementName: staged, stagedRolloutStrategyName: asks, state: Run}
     fleet.kubectl("hub", "delete crp staged");
     eventually("no series tells of the run", || {
         !metrics.page().contains("run=\"waits\"")
+    });
+}
+
+/// A repository of charts and an Addon of it that can't be made have series, which go with them.
+fn a_repository_of_addons_is_seen(fleet: &Fleet, metrics: &Metrics<'_>) {
+    let web = Web::start();
+    let index = "{apiVersion: v1, entries: {web: [{name: web, version: 1.0.0, urls: [web.tgz]}]}}";
+    web.reply("/index.yaml", Reply::text(&format!("# Charts\n{index}")));
+    let manifests = format!(
+        "
+{{apiVersion: addons.windlass.dev/v1alpha1, kind: AddonRepository, metadata: {{name: charts}}, spec: {{url: '{}'}}}}
+---
+apiVersion: addons.windlass.dev/v1alpha1
+kind: Addon
+metadata: {{name: pages}}
+spec: {{chart: {{repository: charts, name: web}}, values: {{}}, namespace: pages, placement: {{inline: {{}}}}}}
+",
+        web.url()
+    );
+    fleet.apply("hub", &manifests);
+    let of = |what: &str| {
+        let name = format!("windlass_addon_repository_{what}");
+        metrics.value(&name, &["repository=\"charts\""])
+    };
+    eventually("the repository is ready", || {
+        of("ready") == Some(1.0) && of("synced") == Some(1.0) && of("charts") == Some(1.0)
+    });
+    assert_eq!(of("failures"), Some(0.0));
+    let [last, next] = ["last", "next"].map(|when| of(&format!("{when}_sync_timestamp_seconds")));
+    assert!(last.is_some() && next > last, "{last:?} {next:?}");
+    web.reply("/index.yaml", Reply::status(404));
+    let ask = "windlass.dev/sync-requested-at=now";
+    fleet.kubectl("hub", &format!("annotate addonrepo charts {ask}"));
+    eventually("the repository is stalled", || {
+        of("ready") == Some(0.0) && of("synced") == Some(0.0) && of("failures") == Some(5.0)
+    });
+    for event in ["Normal Success charts", "Warning SourceNotFound charts"] {
+        eventually(event, || has_event(fleet, event));
+    }
+    let addon = || metrics.value("windlass_addon_ready", &["addon=\"pages\""]);
+    eventually("the Addon is not ready", || addon() == Some(0.0));
+    fleet.kubectl(
+        "hub",
+        "delete addons.addons.windlass.dev/pages addonrepo/charts --timeout=30s",
+    );
+    eventually("no series tells of them", || {
+        of("ready").is_none() && of("next_sync_timestamp_seconds").is_none() && addon().is_none()
     });
 }
 

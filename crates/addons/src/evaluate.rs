@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | Stalled | the spec can't work | True, its fault |
 //! | | the internal repository is stalled | True, its reason |
-//! | | no attempt now, and it stood for this spec | as it was |
+//! | | no attempt now, not suspended, and it stood for this spec | as it was |
 //! | | a reading that somebody has to mend | True, its fault |
 //! | | five failures in a row | True, `RetriesExceeded` |
 //! | | else | absent |
@@ -26,8 +26,9 @@
 //! | | AddonCharts could not be written | False, `CatalogUpdateFailed` |
 //! | | else | True, `Success` |
 //!
-//! Three invariants: Ready=True and Synced=True have no abnormal condition, unless the spec was changed and is
-//! not acted on yet; everything else has exactly one; and all of it is about the present generation.
+//! Three invariants: Ready=True and Synced=True have no abnormal condition; everything else has exactly one; and
+//! all of it is about the present generation, but for a Synced that is about the last attempt. Only the last
+//! status, the spec and the Secrets decide: of a restart nothing is seen.
 
 mod conditions;
 

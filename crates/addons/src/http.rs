@@ -523,7 +523,12 @@ fn unreachable(url: &Url, error: &reqwest::Error) -> Failure {
         let message = format!("{shown}: {LinkLocal}");
         return Failure::terminal(Fault::SourceRejectedRequest, message);
     }
-    Failure::transient(format!("{shown} can't be reached: {}", cause(error)))
+    let why = if error.is_timeout() {
+        "it took too long to connect".to_owned()
+    } else {
+        cause(error)
+    };
+    Failure::transient(format!("{shown} can't be reached: {why}"))
 }
 
 /// The innermost error that says something: what is around it only says that something went wrong.

@@ -5,7 +5,9 @@
 //! | somebody has to mend something | False, the reason | False, the same | Stalled |
 //! | it waits for a repository or chart | Unknown, the reason | False, the same | Reconciling |
 //! | it failed for a reason that may pass | False, the reason | False, the same | Reconciling |
-//! | rendered, and the placement can't work | True | False, `PlacementFailed` | Stalled |
+//! | rendered, and the placement can't work, or can't be made | True | False, `PlacementFailed`, or the reason | Stalled |
+//! | rendered, and there is no placement yet | True | False, the reason | Reconciling |
+//! | rendered, and some cluster has failed | True | False, `PlacementFailing` | Reconciling |
 //! | rendered, and not available everywhere yet | True | False, `PlacementProgressing` | Reconciling |
 //! | rendered and available everywhere | True | True, `Available` | none |
 //!
@@ -21,13 +23,16 @@ use windlass_api::conditions::Status;
 use windlass_status::NewCondition;
 
 use crate::evaluate::{READY, RECONCILING, STALLED};
+use crate::schedule;
 
 /// Type of a condition.
 pub const RENDERED: &str = "Rendered";
 /// The first distance between two attempts.
 const FIRST: SignedDuration = SignedDuration::from_secs(5);
-/// The longest one.
-const LONGEST: SignedDuration = SignedDuration::from_mins(10);
+/// The longest one: nobody tells when what an attempt failed for is mended.
+const LONGEST: SignedDuration = SignedDuration::from_mins(2);
+/// The longest that a server may ask for.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(10);
 
 /// What a pass came to.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,8 +74,14 @@ pub enum Placed {
     Available(String),
     /// It is on its way.
     Progressing(String),
+    /// Some cluster can't have it, or takes too long; the placement goes on trying.
+    Failing(String),
     /// It can't get there by itself.
     Failed(String),
+    /// There is no placement yet.
+    Waits(Why),
+    /// It can't be made, or must not be touched: somebody has to mend something.
+    Refused(Why),
 }
 
 /// What [`evaluate`] goes by.
@@ -94,7 +105,7 @@ pub struct Inputs<'a> {
 pub fn evaluate(inputs: &Inputs<'_>) -> (AddonStatus, Option<SignedDuration>) {
     let mut status = inputs.known.clone();
     let before = if status.observed_generation == Some(inputs.generation) {
-        status.consecutive_failures.unwrap_or(0)
+        status.consecutive_failures.unwrap_or(0).max(0)
     } else {
         0
     };
@@ -117,14 +128,17 @@ fn whole(at: Timestamp) -> Time {
     windlass_status::conditions::time(at)
 }
 
-/// 5 s, 10 s, and so on up to 10 min; at least what a server asked for, up to the same bound.
+/// 5 s, 10 s, and so on up to 2 min, and up to a tenth more or less; at least what a server asked for, up to
+/// 10 min.
 fn delay(failures: i32, asked: Option<Duration>, jitter: f64) -> SignedDuration {
     let doublings = failures.clamp(1, 10) - 1;
-    let grown = FIRST * (1 << doublings);
-    let asked = asked.and_then(|asked| SignedDuration::try_from(asked).ok());
-    let base = grown.max(asked.unwrap_or_default()).min(LONGEST);
-    let seconds = base.as_secs_f64() * (1.0 + 0.1 * jitter.clamp(-1.0, 1.0));
-    SignedDuration::from_secs(seconds.ceil() as i64)
+    let grown = (FIRST * (1 << doublings)).min(LONGEST);
+    let asked = asked.map_or(SignedDuration::ZERO, |asked| {
+        SignedDuration::try_from(asked).map_or(PATIENCE, |asked| asked.min(PATIENCE))
+    });
+    let own = schedule::stretch(grown, jitter);
+    let distance = own.max(schedule::stretch(asked, jitter.abs()));
+    SignedDuration::from_secs(distance.as_secs_f64().ceil() as i64)
 }
 
 fn conditions(inputs: &Inputs<'_>) -> Vec<windlass_api::Condition> {
@@ -139,54 +153,75 @@ fn conditions(inputs: &Inputs<'_>) -> Vec<windlass_api::Condition> {
         }
         .build(previous, inputs.now)
     };
-    let rendered = Why::new(RENDERED, rendered_message(inputs.known));
-    let (rendered_is, rendered, ready_is, ready, stalled) = match inputs.outcome {
-        Outcome::Refused(why) => (Status::False, why.clone(), Status::False, why.clone(), true),
-        Outcome::Waits(why) => (
-            Status::Unknown,
-            why.clone(),
-            Status::False,
-            why.clone(),
-            false,
-        ),
-        Outcome::Failed(why, _) => (
-            Status::False,
-            why.clone(),
-            Status::False,
-            why.clone(),
-            false,
-        ),
-        Outcome::Rendered(placed) => {
-            let (is, reason, message, stalled) = match placed {
-                Placed::Available(message) => (Status::True, "Available", message, false),
-                Placed::Progressing(message) => {
-                    (Status::False, "PlacementProgressing", message, false)
-                }
-                Placed::Failed(message) => (Status::False, "PlacementFailed", message, true),
-            };
-            (
-                Status::True,
-                rendered,
-                is,
-                Why::new(reason, message),
-                stalled,
-            )
-        }
-    };
+    let (rendered, ready) = told(inputs);
     let mut all = vec![
-        build(READY, ready_is, &ready),
-        build(RENDERED, rendered_is, &rendered),
+        build(READY, ready.is, &ready.why),
+        build(RENDERED, rendered.is, &rendered.why),
     ];
-    if stalled {
-        all.push(build(STALLED, Status::True, &ready));
-    } else if ready_is != Status::True {
-        let tries = match inputs.outcome {
-            Outcome::Failed(..) => Why::new("ProgressingWithRetry", &ready.message),
-            _ => ready,
-        };
-        all.push(build(RECONCILING, Status::True, &tries));
+    match ready.beside {
+        Beside::Nothing => {}
+        Beside::Stalled => all.push(build(STALLED, Status::True, &ready.why)),
+        Beside::Waiting => all.push(build(RECONCILING, Status::True, &ready.why)),
+        Beside::Retrying => {
+            let why = Why::new("ProgressingWithRetry", &ready.why.message);
+            all.push(build(RECONCILING, Status::True, &why));
+        }
     }
     all
+}
+
+/// The abnormal condition that stands beside Ready.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    Nothing,
+    Stalled,
+    Waiting,
+    Retrying,
+}
+
+/// What a condition says, and what stands beside it.
+struct Told {
+    is: Status,
+    why: Why,
+    beside: Beside,
+}
+
+/// Rendered and Ready.
+fn told(inputs: &Inputs<'_>) -> (Told, Told) {
+    let told = |is, why: &Why, beside| Told {
+        is,
+        why: why.clone(),
+        beside,
+    };
+    let both = |rendered, why: &Why, beside| {
+        (
+            told(rendered, why, beside),
+            told(Status::False, why, beside),
+        )
+    };
+    let placed = match inputs.outcome {
+        Outcome::Refused(why) => return both(Status::False, why, Beside::Stalled),
+        Outcome::Waits(why) => return both(Status::Unknown, why, Beside::Waiting),
+        Outcome::Failed(why, _) => return both(Status::False, why, Beside::Retrying),
+        Outcome::Rendered(placed) => placed,
+    };
+    let rendered = Why::new(RENDERED, rendered_message(inputs.known));
+    let rendered = told(Status::True, &rendered, Beside::Nothing);
+    let no =
+        |reason, message: &str, beside| told(Status::False, &Why::new(reason, message), beside);
+    let ready = match placed {
+        Placed::Available(message) => told(
+            Status::True,
+            &Why::new("Available", message),
+            Beside::Nothing,
+        ),
+        Placed::Progressing(message) => no("PlacementProgressing", message, Beside::Waiting),
+        Placed::Failing(message) => no("PlacementFailing", message, Beside::Retrying),
+        Placed::Failed(message) => no("PlacementFailed", message, Beside::Stalled),
+        Placed::Waits(why) => told(Status::False, why, Beside::Waiting),
+        Placed::Refused(why) => told(Status::False, why, Beside::Stalled),
+    };
+    (rendered, ready)
 }
 
 fn rendered_message(status: &AddonStatus) -> String {

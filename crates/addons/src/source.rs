@@ -215,7 +215,7 @@ fn registry_url(spec: &RepositorySpec, mut url: Url) -> Result<Url, Failure> {
         ));
     }
     url.set_path(&path);
-    if spec.plain_http == Some(true) || is_loopback(&url) {
+    if spec.plain_http.unwrap_or_else(|| is_loopback(&url)) {
         // The one scheme becomes the other: both are of the kind that can.
         let _ = url.set_scheme("http");
     }

@@ -211,6 +211,9 @@ fn attempt(url: &str, secret: &[(&str, String)], certificates: bool) -> String {
     format!("{} {failure} {}", texts(&source), texts(&failure))
 }
 
+/// A url, a Secret, and whether that is the one of certificates.
+type Row = (String, Vec<(&'static str, String)>, bool);
+
 #[test]
 fn no_text_of_an_error_or_a_source_holds_a_secret() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -231,7 +234,7 @@ fn no_text_of_an_error_or_a_source_holds_a_secret() {
         let auth = |text: &str| format!(r#"{{"auths":{{"127.0.0.1:9":{{"auth":"{text}"}}}}}}"#);
         let encoded = "cm9ib3Q6".to_owned() + &one.replace(['+', '/'], "A");
         let (user, pass) = ("username", "password");
-        let rows: Vec<(String, Vec<(&str, String)>, bool)> = vec![
+        let rows: Vec<Row> = vec![
             (
                 refusing.clone(),
                 vec![(user, "robot".into()), (pass, one.clone())],

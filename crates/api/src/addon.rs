@@ -92,7 +92,7 @@ pub struct RepositorySpec {
     /// Does not check the server's certificate; absent means it is checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub insecure_skip_verify: Option<bool>,
-    /// OCI only: the registry speaks plain HTTP. A loopback host needs no such word.
+    /// OCI only: whether the registry speaks plain HTTP; absent means that it does on a loopback host alone.
     #[serde(skip_serializing_if = "Option::is_none", rename = "plainHTTP")]
     pub plain_http: Option<bool>,
     /// Which charts: of a classic repository only these are kept; below an OCI url these names are looked
@@ -106,7 +106,7 @@ pub struct RepositorySpec {
     #[schemars(
         length(max = 32),
         extend("x-kubernetes-validations" = [
-            {"rule": "self.matches('^([0-9]+(\\\\.[0-9]+)?(s|m|h))+$') && duration(self) >= duration('30s') && duration(self) <= duration('24h')",
+            {"rule": "self.matches('^((0|[1-9][0-9]*)(\\\\.[0-9]+)?(s|m|h))+$') && duration(self) >= duration('30s') && duration(self) <= duration('24h')",
              "message": "interval must be a duration from 30s to 24h, such as 5m"}])
     )]
     pub interval: Option<String>,
@@ -115,7 +115,7 @@ pub struct RepositorySpec {
     #[schemars(
         length(max = 32),
         extend("x-kubernetes-validations" = [
-            {"rule": "self.matches('^([0-9]+(\\\\.[0-9]+)?(s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('10m')",
+            {"rule": "self.matches('^((0|[1-9][0-9]*)(\\\\.[0-9]+)?(s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('10m')",
              "message": "timeout must be a duration from 1s to 10m, such as 60s"}])
     )]
     pub timeout: Option<String>,
@@ -152,8 +152,8 @@ pub struct RepositoryStatus {
     /// When the repository was last read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_successful_fetch_time: Option<Time>,
-    /// Digest of what decides where and as whom it was read then: url, charts, TLS options and the
-    /// Secrets' content. What was read with others is no evidence that these work.
+    /// Digest of what decides where and as whom it was read then: url, charts, TLS options and the versions
+    /// of the Secrets, whose content no status gives a hint of. What was read with others is no evidence that these work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fetched_spec_digest: Option<String>,
     /// The same of the last attempt, whatever came of it: with another one, an attempt is due at once.

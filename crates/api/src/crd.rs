@@ -104,16 +104,27 @@ fn evictions() -> Result<Vec<Value>, serde_json::Error> {
 }
 
 fn addons() -> Result<Vec<Value>, serde_json::Error> {
-    [AddonRepository::crd(), AddonChart::crd(), Addon::crd()]
-        .into_iter()
-        .map(|crd| {
-            finished_as(
-                serde_json::to_value(crd)?,
-                &[addon::VERSION],
-                addon::VERSION,
-            )
-        })
-        .collect()
+    let finished = |crd| {
+        finished_as(
+            serde_json::to_value(crd)?,
+            &[addon::VERSION],
+            addon::VERSION,
+        )
+    };
+    Ok(vec![
+        unobserved(finished(AddonRepository::crd())?),
+        finished(AddonChart::crd())?,
+        unobserved(finished(Addon::crd())?),
+    ])
+}
+
+/// An object that the hub has not looked at yet is not Current to kstatus: its status is of no generation.
+fn unobserved(mut crd: Value) -> Value {
+    let status = "/spec/versions/0/schema/openAPIV3Schema/properties/status";
+    if let Some(status) = crd.pointer_mut(status) {
+        status["default"] = json!({ "observedGeneration": -1 });
+    }
+    crd
 }
 
 /// The kinds that live in a namespace and have the schema of a cluster-scoped one (API §1.1).

@@ -147,5 +147,7 @@ mod tests {
     async fn a_panic_reaches_whoever_waits() {
         let handle = spawn("test", async { panic!("on purpose") });
         assert!(handle.await.unwrap_err().is_panic());
+        let handle = spawn_blocking("test", || panic!("on purpose"));
+        assert!(handle.await.unwrap_err().is_panic());
     }
 }

@@ -81,3 +81,40 @@ impl<'a> PatchGuard<'a> {
         change.map_err(|refusal| refusal.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use windlass_api::placement::EnvelopeIdentifier;
+
+    use super::*;
+
+    #[test]
+    fn who_wrote_a_manifest_says_how_far_it_may_reach() {
+        let cluster = EnvelopeIdentifier::default();
+        let namespaced = EnvelopeIdentifier {
+            namespace: Some("web".to_owned()),
+            ..EnvelopeIdentifier::default()
+        };
+        let own = Scope::Namespace("web");
+        for (scope, envelope, vouched, confined) in [
+            (Scope::Cluster, None, false, false),
+            (Scope::Cluster, Some(&cluster), false, false),
+            (Scope::Cluster, Some(&namespaced), false, true),
+            (Scope::Cluster, Some(&namespaced), true, false),
+            (own, None, false, true),
+            (own, Some(&namespaced), false, true),
+            (own, Some(&namespaced), true, true),
+        ] {
+            let part = Part {
+                object: &Value::Null,
+                envelope,
+                vouched,
+            };
+            assert_eq!(
+                is_confined(scope, &part),
+                confined,
+                "{scope:?} {envelope:?} {vouched}"
+            );
+        }
+    }
+}

@@ -242,6 +242,7 @@ fn overrides_reach_into_envelopes_and_not_at_them() {
         .map(|part| Part {
             object: &part.object,
             envelope: part.envelope.as_deref(),
+            vouched: false,
         })
         .collect();
     let change = || json!([everywhere(json!([set("/data/a", json!("2"))]))]);

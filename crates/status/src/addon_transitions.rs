@@ -47,7 +47,7 @@ pub fn of_addon(
     let said = |ready: &Transition| news.iter().any(|news| news.reason == ready.reason);
     let reconciling = find(new.0, "Reconciling");
     let on_its_way = reconciling.is_some_and(|told| told.reason != "ProgressingWithRetry");
-    let ready = ready.filter(|ready| !said(ready) && !(ready.is_warning && on_its_way));
+    let ready = ready.filter(|ready| !(said(ready) || ready.is_warning && on_its_way));
     news.extend(ready);
     news.extend(stalled(old.0, new.0, &news, "Place"));
     news

@@ -121,6 +121,12 @@ impl Web {
         at_path.cloned().collect()
     }
 
+    /// How often anything was asked so far.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.lock().requests.len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
@@ -177,8 +183,13 @@ fn respond(reply: Reply, asked: &HeaderMap) -> Response<Body> {
         }
         Reply::Cut(body) => {
             let more = body.len() + 1000;
-            let chunks = [Ok(Bytes::from(body)), Err(std::io::Error::other("cut"))];
-            let body = Body::from_stream(stream::iter(chunks));
+            let first = stream::iter([Ok(Bytes::from(body))]);
+            let cut = stream::once(async {
+                // What was written before goes out first.
+                tokio::task::yield_now().await;
+                Err(std::io::Error::other("cut"))
+            });
+            let body = Body::from_stream(first.chain(cut));
             response.header(CONTENT_LENGTH, more).body(body)
         }
         Reply::Stuck(body) => {

@@ -34,18 +34,6 @@ impl Why {
 
 /// All that apply, in the order Ready, Synced, Reconciling, Stalled.
 pub(super) fn all(inputs: &Inputs<'_>, failures: i32) -> Vec<Condition> {
-    let stalled = stalled(inputs, failures);
-    let (ready, mut why_ready) = ready(inputs, stalled.as_ref());
-    let reconciling = if stalled.is_some() {
-        None
-    } else {
-        reconciling(inputs, failures, ready, &why_ready)
-    };
-    if inputs.suspended && ready == Status::False {
-        why_ready.message.push_str(" (");
-        why_ready.message.push_str(NOT_READ);
-        why_ready.message.push(')');
-    }
     let previous = inputs.current.conditions.as_deref().unwrap_or_default();
     let build = |type_: &str, status: Status, why: Why| {
         NewCondition {
@@ -57,11 +45,24 @@ pub(super) fn all(inputs: &Inputs<'_>, failures: i32) -> Vec<Condition> {
         }
         .build(previous, inputs.now)
     };
-    let mut all = vec![build(READY, ready, why_ready)];
-    match synced(inputs) {
-        Some((status, why)) => all.push(build(SYNCED, status, why)),
-        None => all.extend(inputs.stored(SYNCED).cloned()),
+    let synced = match synced(inputs) {
+        Some((status, why)) => Some(build(SYNCED, status, why)),
+        None => inputs.stored(SYNCED).cloned(),
+    };
+    let stalled = stalled(inputs, failures);
+    let (ready, mut why_ready) = ready(inputs, stalled.as_ref(), synced.as_ref());
+    let reconciling = if stalled.is_some() {
+        None
+    } else {
+        reconciling(inputs, failures, (ready, &why_ready), synced.as_ref())
+    };
+    if inputs.suspended && ready == Status::False {
+        why_ready.message.push_str(" (");
+        why_ready.message.push_str(NOT_READ);
+        why_ready.message.push(')');
     }
+    let mut all = vec![build(READY, ready, why_ready)];
+    all.extend(synced);
     all.extend(reconciling.map(|why| build(RECONCILING, Status::True, why)));
     all.extend(stalled.map(|why| build(STALLED, Status::True, why)));
     all
@@ -81,8 +82,10 @@ fn stalled(inputs: &Inputs<'_>, failures: i32) -> Option<Why> {
     }
     match &inputs.attempt {
         Attempt::None => {
+            // The next attempt takes it away; while suspended there is none, and what stood was not of one.
             let stood = inputs.stored(STALLED).filter(|stored| {
-                is(Some(stored), Status::True)
+                !inputs.suspended
+                    && is(Some(stored), Status::True)
                     && stored.observed_generation == Some(inputs.generation)
                     && !inputs.is_changed()
             });
@@ -100,7 +103,7 @@ fn stalled(inputs: &Inputs<'_>, failures: i32) -> Option<Why> {
     }
 }
 
-fn ready(inputs: &Inputs<'_>, stalled: Option<&Why>) -> (Status, Why) {
+fn ready(inputs: &Inputs<'_>, stalled: Option<&Why>, synced: Option<&Condition>) -> (Status, Why) {
     if let Credentials::NotReady(message) = &inputs.credentials {
         return (Status::False, Why::new("AuxiliaryResourcesFailed", message));
     }
@@ -117,22 +120,13 @@ fn ready(inputs: &Inputs<'_>, stalled: Option<&Why>) -> (Status, Why) {
     if read_now || inputs.was_read() {
         let why = if inputs.suspended {
             Why::new(SUSPENDED, NOT_READ)
-        } else if read_now {
-            Why::new(SUCCESS, "The repository can be read.")
-        } else if let Attempt::Failed(_) = inputs.attempt {
+        } else if synced.is_some_and(|synced| synced.reason == SYNC_FAILED) {
             Why::new(
                 SUCCESS,
                 "The repository could be read before; see Synced for the last attempt.",
             )
         } else {
-            // Nothing new: a message that changes between two attempts would be a write.
-            let stored = inputs
-                .stored(READY)
-                .filter(|stored| is(Some(stored), Status::True) && stored.reason == SUCCESS);
-            let message = stored.map_or("The repository could be read before.", |stored| {
-                &stored.message
-            });
-            Why::new(SUCCESS, message)
+            Why::new(SUCCESS, "The repository can be read.")
         };
         return (Status::True, why);
     }
@@ -144,43 +138,34 @@ fn ready(inputs: &Inputs<'_>, stalled: Option<&Why>) -> (Status, Why) {
     (Status::Unknown, Why::new(AWAITING, message))
 }
 
-fn reconciling(inputs: &Inputs<'_>, failures: i32, ready: Status, why_ready: &Why) -> Option<Why> {
+fn reconciling(
+    inputs: &Inputs<'_>,
+    failures: i32,
+    (ready, why_ready): (Status, &Why),
+    synced: Option<&Condition>,
+) -> Option<Why> {
     if matches!(inputs.internal, Internal::NotReady { .. }) {
         return Some(Why::new("Reconciling", &why_ready.message));
     }
     if let Credentials::NotReady(message) = &inputs.credentials {
         return Some(Why::new(RETRYING, message));
     }
-    if let Attempt::Read {
-        catalogue: Err(message),
-        ..
-    } = &inputs.attempt
-    {
-        return Some(Why::new(RETRYING, message));
+    if ready == Status::True && is(synced, Status::True) {
+        return None;
     }
-    let stored = inputs.stored(SYNCED);
-    let not_synced = stored.filter(|stored| is(Some(stored), Status::False));
+    // The catalogue is not what the repository offers. Why not stands in Synced, in the same words also in the
+    // passes between two attempts: no write.
+    let not_synced = synced.filter(|synced| !is(Some(synced), Status::True));
+    let cause = not_synced.map_or(&why_ready.message, |synced| &synced.message);
     if inputs.suspended {
-        let stale = not_synced.is_some() || ready == Status::Unknown;
-        let message = not_synced.map_or(&why_ready.message, |stored| &stored.message);
-        return stale.then(|| Why::new(SUSPENDED, message));
+        return Some(Why::new(SUSPENDED, cause));
     }
-    // Of a pass without an attempt the cause is the stored one, in the same words: no write.
-    let cause = match &inputs.attempt {
-        Attempt::Failed(failure) => failure.to_string(),
-        Attempt::None | Attempt::Read { .. } => {
-            not_synced.map_or_else(String::new, |stored| stored.message.clone())
-        }
-    };
     if failures > 0 {
         let message = format!("{failures} of {MAX_FAILURES} attempts failed, the last: {cause}");
         return Some(Why::new(RETRYING, message));
     }
-    // The catalogue is not what the repository offers, whatever the reason was.
-    if inputs.attempt == Attempt::None && not_synced.is_some() {
-        return Some(Why::new(RETRYING, cause));
-    }
-    (ready == Status::Unknown).then(|| Why::new(AWAITING, &why_ready.message))
+    let reason = not_synced.map_or(AWAITING, |_| RETRYING);
+    Some(Why::new(reason, cause))
 }
 
 fn synced(inputs: &Inputs<'_>) -> Option<(Status, Why)> {

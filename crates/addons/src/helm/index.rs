@@ -107,6 +107,9 @@ pub(super) struct Index<'a> {
     ended: bool,
     has_version: bool,
     has_entries: bool,
+    /// Whether any of its entries is a list, and whether any is none.
+    has_list: bool,
+    has_other: bool,
     chart: String,
     newest: Option<Loose>,
     draft: Draft,
@@ -125,6 +128,8 @@ impl<'a> Index<'a> {
             ended: false,
             has_version: false,
             has_entries: false,
+            has_list: false,
+            has_other: false,
             chart: String::new(),
             newest: None,
             draft: Draft::default(),
@@ -156,6 +161,10 @@ impl<'a> Index<'a> {
     pub(super) fn finish(mut self) -> Result<Catalogue, Trouble> {
         self.finish_chart();
         let missing = match (self.ended, self.has_version, self.has_entries) {
+            // Only one that has no entries offers nothing.
+            (true, true, true) if self.has_other && !self.has_list => {
+                "none of its entries is a list of versions"
+            }
             (true, true, true) => return Ok(self.catalogue),
             (false, _, _) if self.open.is_empty() => "it is empty",
             (false, _, _) => "it ends in the middle",
@@ -221,10 +230,18 @@ impl<'a> Index<'a> {
         name: Option<String>,
         piece: Piece<'_>,
     ) -> Result<Option<Frame>, Trouble> {
+        // What is behind it is not known: nothing may be pruned for want of it.
+        if matches!(piece, Piece::Unknown) {
+            return Err(Trouble::no_index(
+                "it has a reference in place of a chart's versions; such are not followed",
+            ));
+        }
         let (Some(name), Piece::List | Piece::Null) = (name, piece) else {
             self.collector.skip();
+            self.has_other = true;
             return Ok(None);
         };
+        self.has_list = true;
         self.finish_chart();
         let wanted = self.wanted.is_none_or(|wanted| wanted.contains(&name));
         if !wanted || !self.collector.chart(&name) {

@@ -50,3 +50,26 @@ impl Resolve for NoLinkLocal {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn names_that_lead_to_link_local_addresses_are_refused() {
+        // The system's resolver takes an address for a name.
+        let rows = [
+            ("127.0.0.1", true),
+            ("169.253.255.255", true),
+            ("169.254.169.254", false),
+            ("fe80::1", false),
+            ("febf::1", false),
+            ("fec0::1", true),
+        ];
+        for (name, allowed) in rows {
+            let found = NoLinkLocal.resolve(name.parse().unwrap()).await;
+            let refused = found.err().map(|error| error.is::<LinkLocal>());
+            assert_eq!(refused, (!allowed).then_some(true), "{name}");
+        }
+    }
+}

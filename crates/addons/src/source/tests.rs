@@ -127,6 +127,23 @@ fn an_oci_url_without_a_name_does_with_charts_beside_it() {
 }
 
 #[test]
+fn a_registry_on_a_loopback_host_speaks_plain_http_unless_the_spec_says_otherwise() {
+    for (url, plain, scheme) in [
+        ("oci://127.0.0.1:5000/app", None, "http"),
+        ("oci://127.0.0.1:5000/app", Some(true), "http"),
+        ("oci://127.0.0.1:5000/app", Some(false), "https"),
+        ("oci://localhost/app", Some(false), "https"),
+        ("oci://h/app", None, "https"),
+        ("oci://h/app", Some(false), "https"),
+    ] {
+        let mut spec = spec(url);
+        spec.plain_http = plain;
+        let source = Source::of(&spec, None, None).unwrap();
+        assert_eq!(source.url.scheme(), scheme, "{url} {plain:?}");
+    }
+}
+
+#[test]
 fn shapes_of_credentials() {
     let docker = |entries: &str| format!(r#"{{"auths":{{{entries}}},"credsStore":"x"}}"#);
     // me:secret and other:word.

@@ -3,6 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 mod failure;
+mod machine;
+mod model;
+mod placed;
+mod random;
 mod schedule;
 mod support;
 mod table;

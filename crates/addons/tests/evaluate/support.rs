@@ -198,16 +198,20 @@ pub fn is_healthy(status: &RepositoryStatus) -> bool {
 /// What holds of every decision.
 fn check(case: &Case, tried: bool, decision: &Decision) {
     let status = &decision.status;
-    let told = format!("{case:?}\n→ {decision:?}");
+    let told = || format!("{case:?}\n→ {decision:?}");
     let list = status.conditions.as_deref().unwrap_or_default();
     let mut types: Vec<_> = list.iter().map(|found| found.type_.as_str()).collect();
     let all = types.len();
     types.sort_unstable();
     types.dedup();
-    assert_eq!(types.len(), all, "a type stands twice: {told}");
+    assert_eq!(types.len(), all, "a type stands twice: {}", told());
     let known = [READY, SYNCED, RECONCILING, STALLED];
-    assert!(types.iter().all(|type_| known.contains(type_)), "{told}");
-    assert!(types.contains(&READY), "{told}");
+    assert!(
+        types.iter().all(|type_| known.contains(type_)),
+        "{}",
+        told()
+    );
+    assert!(types.contains(&READY), "{}", told());
 
     let abnormal = [RECONCILING, STALLED].map(|type_| condition(status, type_));
     let count = abnormal.iter().flatten().count();
@@ -216,27 +220,35 @@ fn check(case: &Case, tried: bool, decision: &Decision) {
             .iter()
             .flatten()
             .all(|found| found.status == "True"),
-        "abnormal and not True is absent: {told}"
+        "abnormal and not True is absent: {}",
+        told()
     );
     assert_eq!(
         count,
         usize::from(!is_healthy(status)),
-        "healthy has no abnormal condition, all else exactly one: {told}"
+        "healthy has no abnormal condition, all else exactly one: {}",
+        told()
     );
     let stalled = abnormal[1].is_some();
-    assert!(!(is_true(status, READY) && stalled), "{told}");
+    assert!(!(is_true(status, READY) && stalled), "{}", told());
 
-    assert_eq!(status.observed_generation, Some(case.generation), "{told}");
+    assert_eq!(
+        status.observed_generation,
+        Some(case.generation),
+        "{}",
+        told()
+    );
     for found in list {
         // Synced is about the last attempt, and says of which generation that was.
         let is_kept = found.type_ == SYNCED && !tried;
         assert!(
             is_kept || found.observed_generation == Some(case.generation),
-            "{told}"
+            "{}",
+            told()
         );
         let word = found.reason.chars().all(|c| c.is_ascii_alphanumeric());
-        assert!(word && !found.reason.is_empty(), "no reason: {told}");
-        assert!(!found.message.is_empty(), "no message: {told}");
+        assert!(word && !found.reason.is_empty(), "no reason: {}", told());
+        assert!(!found.message.is_empty(), "no message: {}", told());
     }
     let written = Case {
         current: status.clone(),
@@ -247,33 +259,39 @@ fn check(case: &Case, tried: bool, decision: &Decision) {
         (false, true) => Status::Failed,
         (false, false) => Status::InProgress,
     };
-    assert_eq!(written.kstatus(), expected, "{told}");
+    assert_eq!(written.kstatus(), expected, "{}", told());
     check_schedule(case, tried, decision, &told);
 }
 
-fn check_schedule(case: &Case, tried: bool, decision: &Decision, told: &str) {
+fn check_schedule(case: &Case, tried: bool, decision: &Decision, told: &dyn Fn() -> String) {
     let status = &decision.status;
     let failures = status.consecutive_fetch_failures;
     assert!(
         failures.is_none_or(|n| (1..=schedule::MAX_FAILURES).contains(&n)),
-        "{told}"
+        "{}",
+        told()
     );
     if let Some(next) = &status.next_sync_time {
         let longest = schedule::cap(case.interval).as_nanos() * 11 / 10;
         let left = next.0.duration_since(case.now).as_nanos();
-        assert!(left <= longest, "further than 1.1 caps: {told}");
-        assert_eq!(next.0.subsec_nanosecond(), 0, "{told}");
-        assert!(!tried || left > 0 || case.now == Timestamp::MAX, "{told}");
+        assert!(left <= longest, "further than 1.1 caps: {}", told());
+        assert_eq!(next.0.subsec_nanosecond(), 0, "{}", told());
+        assert!(
+            !tried || left > 0 || case.now == Timestamp::MAX,
+            "{}",
+            told()
+        );
     }
     assert!(
         status.next_sync_time.is_some() || !tried,
-        "an attempt has a next one: {told}"
+        "an attempt has a next one: {}",
+        told()
     );
     if let Some(after) = decision.requeue_after {
         let next = status.next_sync_time.as_ref().map(|next| next.0);
         let left = next.map_or(SignedDuration::ZERO, |next| next.duration_since(case.now));
         let soonest = SignedDuration::from_secs(1);
-        assert!(after == left.max(soonest) || next.is_none(), "{told}");
+        assert!(after == left.max(soonest) || next.is_none(), "{}", told());
     }
 }
 

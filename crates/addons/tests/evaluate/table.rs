@@ -145,6 +145,9 @@ fn stalled_rows() -> Vec<Row> {
         ("S3- Rs Cs Y0", "stalled, then suspended", failed(5).with(suspend), none(),
          "Ready=True/Suspended Synced=False/SyncFailed Reconciling=Suspended",
          "n=0 next=now look=event", InProgress),
+        ("S3- Rs C7 Y0", "the internal repository is in order again while suspended",
+         internal(healthy(), true).with(suspend).after(none()).with(|case| case.internal = Internal::Ready),
+         none(), "Ready=True/Suspended Synced=True/Success", "n=0 next=now look=event", Current),
         ("S3- R6 C4b Y0", "stalled by another password, and not tried yet",
          Case::new().after(not_found()).with(other_password), none(),
          "Ready=Unknown/AwaitingInitialSync Synced=False/SyncFailed Reconciling=ProgressingWithRetry",
@@ -436,7 +439,8 @@ fn a_request_is_answered_once_by_the_attempt_that_follows_it() {
 
 #[test]
 fn nothing_is_tried_that_cant_work() {
-    let rows: [(&str, fn(&mut Case), bool); 9] = [
+    type Row = (&'static str, fn(&mut Case), bool);
+    let rows: [Row; 9] = [
         ("new", |_| {}, true),
         ("bad url", bad_url, false),
         ("no Secret", secret_missing, false),
@@ -496,4 +500,28 @@ fn a_next_time_that_no_schedule_gives_does_not_stay() {
     case.now -= SignedDuration::from_hours(3);
     case.pass(Attempt::None);
     assert_eq!(case.current.next_sync_time, None);
+}
+
+#[test]
+fn what_another_hand_wrote_is_no_word_of_ours() {
+    let mut case = Case::healthy()
+        .after(not_found())
+        .with(|case| case.generation += 1);
+    case.current.observed_generation = Some(case.generation);
+    case.pass(Attempt::None);
+    assert!(
+        !line(&case.current).contains("Stalled"),
+        "of another generation, whatever the status is said to be about"
+    );
+    let mut case = Case::healthy();
+    case.current.attempted_spec_digest = None;
+    assert!(case.should_attempt(), "nobody knows what was tried");
+    assert_eq!(case.pass(Attempt::None).status.next_sync_time, None);
+    // What a new object has where the schema gives a default.
+    let mut case = Case::new();
+    case.current.observed_generation = Some(-1);
+    assert!(case.should_attempt());
+    assert_eq!(case.kstatus(), InProgress);
+    case.pass(read());
+    assert_eq!(case.kstatus(), Current);
 }

@@ -1,10 +1,11 @@
 //! The tags of a registry: how they are listed, which are versions, and what stands under them.
 
 use serde_json::{Value, json};
-use windlass_addons::Fault;
+
 use windlass_addons::catalogue::{Chart, InUse};
 use windlass_addons::oci::{Known, KnownTags, Limits, Reading};
 use windlass_addons::source::Source;
+use windlass_addons::{Before, Fault};
 use windlass_api::addon::chart::Unavailable;
 use windlass_api::addon::{ChartVersion, RepositorySpec};
 
@@ -527,7 +528,7 @@ async fn one_call_reads_either_kind() {
         double.source("charts/web", None),
     ];
     for source in sources {
-        let read = windlass_addons::read(&source, &InUse::new(), None, &KnownTags::new()).await;
+        let read = windlass_addons::read(&source, &InUse::new(), &Before::default()).await;
         let windlass_addons::Reading::Read { catalogue, .. } = read.unwrap() else {
             panic!("nothing was known before");
         };

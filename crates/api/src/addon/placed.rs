@@ -54,6 +54,9 @@ use crate::raw::any_object;
     )
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "has(self.releaseName) == has(oldSelf.releaseName) && (!has(self.releaseName) || self.releaseName == oldSelf.releaseName)",
+     "message": "releaseName is immutable; create another Addon"}]))]
 pub struct AddonSpec {
     /// The chart.
     pub chart: ChartChoice,
@@ -64,8 +67,7 @@ pub struct AddonSpec {
     pub namespace: String,
     /// Name that the chart is rendered with, Helm's release name; absent means that of the Addon.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 53), extend("x-kubernetes-validations" = [
-        {"rule": "self == oldSelf", "message": "releaseName is immutable; create another Addon"}]))]
+    #[schemars(length(min = 1, max = 53))]
     pub release_name: Option<String>,
     /// Values, over those of the chart.
     #[serde(default, skip_serializing_if = "Option::is_none")]

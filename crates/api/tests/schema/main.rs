@@ -208,6 +208,10 @@ fn our_own_kinds_are_cluster_scoped_in_one_version_and_without_a_name_in_vain() 
             written_by_people,
             "{kind}"
         );
+        // Before the hub has looked at it, kstatus must not take it for done.
+        let unobserved = version.pointer("/schema/openAPIV3Schema/properties/status/default");
+        let expected = serde_json::json!({"observedGeneration": -1});
+        assert_eq!(unobserved, written_by_people.then_some(&expected), "{kind}");
         let about = version
             .pointer("/schema/openAPIV3Schema/description")
             .unwrap();

@@ -13,16 +13,16 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::ResourceExt;
-use windlass_addons::pack::Envelope;
+use windlass_addons::archive::Archive;
 use windlass_addons::placed::{Inputs, Outcome, Placed, Why, evaluate};
-use windlass_addons::render::{RenderError, Renderer};
+use windlass_addons::render::{RenderError, RenderRequest, Renderer};
 use windlass_api::addon::{self, Addon, AddonStatus, RenderedEnvelope};
 use windlass_cluster::{ApiError, Discovery, ObjectKey, Writer, clock};
-use windlass_status::conditions::{self, time};
+use windlass_status::conditions::time;
 use windlass_status::digest::Digest;
 
 use super::choice::{self, Chosen};
-use super::making::{self, Made};
+use super::making::{self, Made, Turns};
 use super::{envelopes, jitter, placement};
 use crate::contents::Contents;
 use crate::select::Resources;
@@ -33,6 +33,8 @@ use crate::world::World;
 
 /// See [`untold`].
 const UNTOLD: Duration = Duration::from_secs(20);
+/// As that, where trying costs more.
+const LATER: Duration = Duration::from_mins(5);
 
 /// Works on Addons. Clones share everything.
 #[derive(Clone)]
@@ -46,6 +48,8 @@ pub struct AddonActor {
     pub(super) renderer: Arc<Renderer>,
     /// What is known of envelopes as they are, by version; may be lost.
     pub(super) seen: envelopes::Seen,
+    /// Who fetches from a repository: a few at once.
+    pub(super) turns: Turns,
     /// Renders that were refused: trying them again would come to the same.
     refused: Arc<Mutex<HashMap<String, (Digest, Why)>>>,
 }
@@ -71,6 +75,7 @@ impl AddonActor {
             filter,
             renderer,
             seen: envelopes::Seen::default(),
+            turns: Turns::default(),
             refused: Arc::default(),
         }
     }
@@ -88,9 +93,7 @@ impl AddonActor {
     async fn process(&self, name: &str) -> Result<Next, ApiError> {
         let found = self.world.addons.addons.get(&ObjectKey::cluster(name));
         let Some(addon) = found.filter(|found| found.metadata.deletion_timestamp.is_none()) else {
-            // The API server collects what it owns; the placement then takes it off the clusters.
-            self.refused().remove(name);
-            self.seen.forget(name);
+            self.forget(name);
             return Ok(Next::Event);
         };
         let mut known = addon.status.clone().unwrap_or_default();
@@ -99,95 +102,163 @@ impl AddonActor {
             return Ok(Next::After(left));
         }
         known.placement = Some(placement::name_of(&addon));
-        let outcome = self.pass(&addon, &mut known).await?;
-        // What the pass has written by the way is the latest.
-        let addon = self
-            .world
-            .addons
-            .addons
-            .get(&ObjectKey::cluster(name))
-            .unwrap_or(addon);
-        let (status, again) = decide(&addon, &known, &outcome);
-        self.write(&addon, &status).await?;
+        // What this pass has read and written itself, never what came meanwhile: that is another pass's.
+        let mut live = addon;
+        let (outcome, later) = self.pass(&mut live, &mut known).await?;
+        let (status, again) = decide(&live, &known, &outcome);
+        self.write(&live, &status).await?;
         let again = again.map(SignedDuration::unsigned_abs);
-        let again = again.or_else(|| untold(&outcome));
+        let again = again.into_iter().chain(later).chain(untold(&outcome)).min();
         Ok(again.map_or(Next::Event, Next::After))
     }
 
-    /// Brings everything to what the Addon asks for, as far as it can be. `known` gets what was found out.
-    async fn pass(&self, addon: &Arc<Addon>, known: &mut AddonStatus) -> Result<Outcome, ApiError> {
+    /// The API server collects what a gone Addon owns, and the placement takes it off the clusters.
+    fn forget(&self, name: &str) {
+        self.refused().remove(name);
+        self.seen.forget(name);
+        // What these hold is nobody's render any more, though nothing about them has changed.
+        for (namespaced, meta) in self.world.addons.envelopes_of(name) {
+            let envelope = RenderedEnvelope {
+                namespace: meta.namespace().filter(|_| namespaced),
+                name: meta.name_any(),
+                digest: String::new(),
+            };
+            self.resources.relisted(name, &envelope);
+        }
+    }
+
+    /// Brings everything to what the Addon asks for, as far as it can be, and says when to look again if nothing
+    /// changes. `known` gets what was found out.
+    async fn pass(
+        &self,
+        live: &mut Arc<Addon>,
+        known: &mut AddonStatus,
+    ) -> Result<(Outcome, Option<Duration>), ApiError> {
+        let addon = Arc::clone(live);
+        let addon = &*addon;
         let namespace = &addon.spec.namespace;
         if self.filter.is_reserved(namespace) {
             let message = format!(
                 "Namespace {namespace} is reserved, nothing is placed in it; use another one"
             );
-            return Ok(Outcome::Refused(Why::new("NamespaceReserved", message)));
+            let why = Why::new("NamespaceReserved", message);
+            return Ok((Outcome::Refused(why), None));
         }
         let chosen = match choice::choose(&self.world.addons, addon, known) {
             Ok(chosen) => chosen,
-            Err(outcome) => return Ok(outcome),
+            Err(outcome) => return Ok((outcome, None)),
         };
         known.available_version.clone_from(&chosen.held_back);
         let helm = match self.renderer.version().await {
             Ok(version) => version.to_owned(),
-            Err(error) => return Ok(failed(&error)),
+            Err(error) => return Ok((failed(&error), None)),
         };
-        let mut archive = None;
-        let digest = match making::input(addon, known, &chosen, &helm) {
-            Some(request) => request.digest(&helm),
-            // Only the archive itself tells which one it is.
-            None => match self.archive(addon, &chosen).await? {
-                Ok(fetched) => {
-                    let request = making::request(addon, fetched.digest.to_string());
-                    archive = Some(fetched);
-                    request.digest(&helm)
-                }
-                Err(outcome) => return Ok(outcome),
-            },
+        let wish = match self.wish(addon, known, &chosen).await? {
+            Ok(wish) => wish,
+            Err(outcome) => return Ok((outcome, None)),
         };
+        let digest = wish.request.digest(&helm);
+        let is_told = |digest: Digest| {
+            let told = known.render_digest.as_deref();
+            told.is_some_and(|told| digest.is(told))
+        };
+        let rendered = is_told(digest);
+        // The same under another Helm is no wish of anybody's: what runs is as good.
+        let by_old_helm = known.helm_version.as_deref();
+        let by_old_helm = by_old_helm.is_some_and(|old| is_told(wish.request.digest(old)));
         let listed = known.envelopes.clone().unwrap_or_default();
-        let rendered = known
-            .render_digest
-            .as_deref()
-            .is_some_and(|known| digest.is(known));
-        let holds = rendered && envelopes::hold(self, addon, &listed).await?;
-        if !holds && !(rendered && self.restore(addon, known, &listed, digest).await?) {
-            let made = match self.make(addon, &chosen, archive, &helm, digest).await? {
-                Ok(made) => made,
-                Err(outcome) => return Ok(outcome),
-            };
-            // Before anything is written: what is in other namespaces is not this Addon's affair then.
-            if let Some(outcome) = making::strays(addon, &envelopes::list(&made.envelopes)) {
-                return Ok(outcome);
+        let holds = (rendered || by_old_helm) && self.holds(addon, known, &listed).await?;
+        if !(rendered && holds) {
+            match self
+                .renew(live, known, &chosen, wish, (&helm, digest))
+                .await?
+            {
+                Ok(()) => {}
+                Err(outcome) if holds => {
+                    tracing::warn!(
+                        ?outcome,
+                        "what runs stays: it could not be rendered by another Helm"
+                    );
+                    return Ok((self.place(live, known).await?, Some(LATER)));
+                }
+                Err(outcome) => return Ok((outcome, None)),
             }
-            if let Some(outcome) = envelopes::conflict(self, addon, &made.envelopes).await? {
-                return Ok(outcome);
-            }
-            self.hand_over(addon, known, &chosen, made).await?;
         }
-        self.place(addon, known).await
+        Ok((self.place(live, known).await?, None))
+    }
+
+    /// What is to be rendered; with the archive, if only that tells which chart it is.
+    async fn wish(
+        &self,
+        addon: &Addon,
+        known: &AddonStatus,
+        chosen: &Chosen,
+    ) -> Result<Result<Wish, Outcome>, ApiError> {
+        if let Some(request) = making::input(addon, known, chosen) {
+            return Ok(Ok(Wish {
+                request,
+                archive: None,
+            }));
+        }
+        Ok(self.archive(addon, chosen).await?.map(|archive| Wish {
+            request: making::request(addon, archive.digest.to_string()),
+            archive: Some(archive),
+        }))
+    }
+
+    /// Whether the envelopes hold what is listed, or do again.
+    async fn holds(
+        &self,
+        addon: &Addon,
+        known: &AddonStatus,
+        listed: &[RenderedEnvelope],
+    ) -> Result<bool, ApiError> {
+        Ok(envelopes::hold(self, addon, listed).await?
+            || self.restore(addon, known, listed).await?)
+    }
+
+    /// Has it rendered, and writes that.
+    async fn renew(
+        &self,
+        live: &mut Arc<Addon>,
+        known: &mut AddonStatus,
+        chosen: &Chosen,
+        wish: Wish,
+        (helm, digest): (&str, Digest),
+    ) -> Result<Result<(), Outcome>, ApiError> {
+        let made = match self.make(live, chosen, wish.archive, helm, digest).await? {
+            Ok(made) => made,
+            Err(outcome) => return Ok(Err(outcome)),
+        };
+        // Before anything is written: what is in other namespaces is not this Addon's affair then.
+        if let Some(placed) = making::strays(live, &envelopes::list(&made.envelopes)) {
+            return Ok(Err(Outcome::Rendered(placed)));
+        }
+        if let Some(outcome) = envelopes::conflict(self, live, &made.envelopes).await? {
+            return Ok(Err(outcome));
+        }
+        self.hand_over(live, known, chosen, made).await
     }
 
     /// Writes the envelopes as they were, from what the placement has of them: neither the repository nor Helm is
     /// needed for it, and random values stay what they are. False if that has not all of them.
     async fn restore(
         &self,
-        addon: &Arc<Addon>,
+        addon: &Addon,
         known: &AddonStatus,
         listed: &[RenderedEnvelope],
-        render: Digest,
     ) -> Result<bool, ApiError> {
         let placement = ObjectKey::cluster(known.placement.as_deref().unwrap_or_default());
         let groups = self.world.groups_of(&placement);
-        let Some((_, group)) = groups.latest() else {
+        let render = known.render_digest.as_deref().map(str::parse);
+        let (Some((_, group)), Some(Ok(render))) = (groups.latest(), render) else {
             return Ok(false);
         };
         let objects = self.contents.objects(group).await?;
-        let envelopes: Option<Vec<Envelope>> = listed
+        let found = listed
             .iter()
-            .map(|listed| envelopes::found(&objects, listed))
-            .collect();
-        let Some(envelopes) = envelopes else {
+            .map(|listed| envelopes::found(&objects, listed));
+        let Some(envelopes) = found.collect::<Option<Vec<_>>>() else {
             return Ok(false);
         };
         if envelopes::conflict(self, addon, &envelopes)
@@ -196,9 +267,9 @@ impl AddonActor {
         {
             return Ok(false);
         }
-        envelopes::namespaces(self, addon, &envelopes, None).await?;
-        envelopes::write(self, addon, &envelopes, render).await?;
-        Ok(true)
+        Ok(envelopes::write(self, addon, &envelopes, render, None)
+            .await?
+            .is_ok())
     }
 
     /// Renders and packs, unless that was refused before.
@@ -206,7 +277,7 @@ impl AddonActor {
         &self,
         addon: &Addon,
         chosen: &Chosen,
-        archive: Option<windlass_addons::archive::Archive>,
+        archive: Option<Archive>,
         helm: &str,
         digest: Digest,
     ) -> Result<Result<Made, Outcome>, ApiError> {
@@ -232,13 +303,13 @@ impl AddonActor {
     /// Says what is meant, then writes it.
     async fn hand_over(
         &self,
-        addon: &Arc<Addon>,
+        live: &mut Arc<Addon>,
         known: &mut AddonStatus,
         chosen: &Chosen,
         made: Made,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Result<(), Outcome>, ApiError> {
         known.version = Some(chosen.version.version.clone());
-        known.chosen_for = Some(addon.spec.chart.clone());
+        known.chosen_for = Some(live.spec.chart.clone());
         known.chart_digest = Some(made.chart_digest);
         let (digest, listed) = (made.digest.to_string(), envelopes::list(&made.envelopes));
         // A hub that died before it had written them all says nothing new.
@@ -257,25 +328,26 @@ impl AddonActor {
         let writing = Outcome::Rendered(Placed::Progressing(
             "The render is being written.".to_owned(),
         ));
-        let (status, _) = decide(addon, known, &writing);
-        let live = self.write(addon, &status).await?;
+        let (status, _) = decide(live, known, &writing);
+        *live = self.write(live, &status).await?;
         known.conditions = status.conditions;
-        envelopes::namespaces(self, addon, &made.envelopes, made.namespace.as_ref()).await?;
-        envelopes::write(self, &live, &made.envelopes, made.digest).await?;
+        known.observed_generation = status.observed_generation;
+        let own = made.namespace.as_ref();
+        let written = envelopes::write(self, live, &made.envelopes, made.digest, own).await?;
         for envelope in known.envelopes.iter().flatten() {
-            self.resources.relisted(&addon.name_any(), envelope);
+            self.resources.relisted(&live.name_any(), envelope);
         }
-        Ok(())
+        Ok(written)
     }
 
     /// The placement, and what is left over of renders before.
     async fn place(&self, addon: &Addon, known: &AddonStatus) -> Result<Outcome, ApiError> {
         let listed = known.envelopes.clone().unwrap_or_default();
-        if let Some(outcome) = making::strays(addon, &listed) {
-            return Ok(outcome);
+        if let Some(placed) = making::strays(addon, &listed) {
+            return Ok(Outcome::Rendered(placed));
         }
-        if let Err(outcome) = placement::ensure(&self.world, &self.writer, addon, &listed).await? {
-            return Ok(outcome);
+        if let Err(placed) = placement::ensure(&self.world, &self.writer, addon, &listed).await? {
+            return Ok(Outcome::Rendered(placed));
         }
         envelopes::prune(self, addon, &listed).await?;
         let render = identity(&listed).to_string();
@@ -310,17 +382,30 @@ impl AddonActor {
     }
 }
 
-/// How soon to look again at what nobody tells when it is mended: somebody else's envelope, which is not watched, and
-/// Helm.
+/// What is asked of Helm.
+struct Wish {
+    request: RenderRequest,
+    archive: Option<Archive>,
+}
+
+/// How soon to look again at what nobody tells when it is mended: somebody else's object, which is not watched, Helm,
+/// a repository, an admission policy.
 fn untold(outcome: &Outcome) -> Option<Duration> {
-    let Outcome::Refused(why) = outcome else {
-        return None;
-    };
-    matches!(
-        why.reason,
-        "EnvelopeConflict" | "HelmNotFound" | "HelmNotUsable"
-    )
-    .then_some(UNTOLD)
+    match outcome {
+        Outcome::Refused(why)
+            if matches!(
+                why.reason,
+                "EnvelopeConflict" | "HelmNotFound" | "HelmNotUsable"
+            ) =>
+        {
+            Some(UNTOLD)
+        }
+        Outcome::Waits(why) if why.reason == choice::LOOKED_FOR => Some(UNTOLD),
+        Outcome::Refused(_) | Outcome::Rendered(Placed::Refused(_) | Placed::Failed(_)) => {
+            Some(LATER)
+        }
+        _ => None,
+    }
 }
 
 /// What a render that failed comes to.
@@ -367,13 +452,4 @@ pub(super) fn owner_of(addon: &Addon) -> OwnerReference {
         controller: Some(true),
         block_owner_deletion: Some(true),
     }
-}
-
-/// Whether the status of an Addon says that its render is done.
-#[must_use]
-pub fn is_rendered(status: &AddonStatus) -> bool {
-    conditions::is_true(
-        status.conditions.as_deref().unwrap_or_default(),
-        windlass_addons::placed::RENDERED,
-    )
 }

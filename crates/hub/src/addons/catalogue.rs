@@ -45,7 +45,10 @@ pub(super) async fn write(
         .collect();
     for chart in catalogue.charts.keys().chain(&gone) {
         let object = object_name(&name, chart);
-        let known = before.remove(&object);
+        // One that somebody has given to another repository stands in the way, and is ours all the same.
+        let known = before
+            .remove(&object)
+            .or_else(|| caches.charts.get(&ObjectKey::cluster(&object)));
         let used = in_use.get(chart).map_or(&[][..], Vec::as_slice);
         let offered = catalogue.charts.get(chart);
         let spec = chart_spec(
@@ -77,6 +80,7 @@ pub(super) async fn write(
     let results: Vec<_> = writes.buffer_unordered(AT_ONCE).collect().await;
     results.into_iter().collect::<Result<(), _>>()?;
     for (_, chart) in before {
+        caches.wanted().pruning(&chart.name_any());
         writer.delete(&*chart).await?;
         caches.charts.observe_deleted(&chart);
     }
@@ -100,13 +104,21 @@ pub(super) fn tags(caches: &AddonCaches, repository: &str) -> KnownTags {
     all.collect()
 }
 
-/// Digest of what the AddonCharts of a repository say: another one than after the last writing means that
-/// somebody has changed them.
+/// Digest of what the AddonCharts of a repository say and of what belongs to them: another one than after the
+/// last writing means that somebody has changed them.
 pub(super) fn digest(caches: &AddonCaches, repository: &str) -> Digest {
     let all = of(caches, repository);
     let specs: Vec<_> = all
         .iter()
-        .map(|chart| json!([chart.name_any(), chart.spec]))
+        .map(|chart| {
+            let label = chart.labels().get(labels::ADDON_REPOSITORY);
+            json!([
+                chart.name_any(),
+                chart.spec,
+                label,
+                chart.owner_references()
+            ])
+        })
         .collect();
     Digest::of_json(&json!(specs))
 }

@@ -1,13 +1,18 @@
 //! Which version of its chart an Addon gets: pure, over what the AddonCharts say.
 
+use kube::ResourceExt;
 use windlass_addons::placed::{Outcome, Why};
 use windlass_addons::range::{ChoiceError, choose as newest};
+use windlass_addons::version::Loose;
 use windlass_api::addon::placed::UpdatePolicy;
-use windlass_api::addon::{Addon, AddonStatus, ChartVersion};
+use windlass_api::addon::{Addon, AddonChart, AddonStatus, ChartVersion};
 use windlass_cluster::ObjectKey;
 use windlass_status::conditions::{find, is_true};
 
 use super::{AddonCaches, catalogue};
+
+/// Reason while a version is looked for that an AddonChart leaves out.
+pub(super) const LOOKED_FOR: &str = "VersionLookedFor";
 
 /// What an Addon gets.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +48,8 @@ pub(super) fn choose(
     let kept = known.version.as_deref().filter(|_| same);
     match (kept, offered) {
         (Some(kept), Ok(offered)) => {
-            let is_news = offered.version != kept || is_republished(offered, known);
+            let is_news = is_newer(offered, kept)
+                || offered.version == kept && is_republished(offered, known);
             Ok(if is_news && follows {
                 fresh(offered)
             } else {
@@ -55,7 +61,7 @@ pub(super) fn choose(
         }
         (Some(kept), Err(_)) => Ok(stays(kept, versions, known)),
         (None, Ok(offered)) => Ok(fresh(offered)),
-        (None, Err(error)) => Err(why_not(caches, addon, chart.is_some(), &error)),
+        (None, Err(error)) => Err(why_not(caches, addon, chart.as_deref(), &error)),
     }
 }
 
@@ -83,12 +89,30 @@ fn stays(kept: &str, versions: &[ChartVersion], known: &AddonStatus) -> Chosen {
     }
 }
 
-/// Whether what stands under a version's name is another chart than the one that was rendered.
-fn is_republished(offered: &ChartVersion, known: &AddonStatus) -> bool {
-    matches!((&offered.digest, &known.chart_digest), (Some(is), Some(was)) if is != was)
+/// Whether a version is higher than the one that is kept. A repository that takes one back makes nobody go back.
+fn is_newer(offered: &ChartVersion, kept: &str) -> bool {
+    match (Loose::parse(&offered.version), Loose::parse(kept)) {
+        (Some(offered), Some(kept)) => offered.parsed.cmp_precedence(&kept.parsed).is_gt(),
+        _ => offered.version != kept,
+    }
 }
 
-fn why_not(caches: &AddonCaches, addon: &Addon, has_chart: bool, error: &ChoiceError) -> Outcome {
+/// Whether what stands under a version's name is another chart than the one that was rendered.
+fn is_republished(offered: &ChartVersion, known: &AddonStatus) -> bool {
+    let bare = |digest: &str| digest.trim_start_matches("sha256:").to_ascii_lowercase();
+    matches!((&offered.digest, &known.chart_digest), (Some(is), Some(was)) if bare(is) != bare(was))
+}
+
+fn leaves_out(chart: &AddonChart) -> bool {
+    chart.spec.omitted_versions.is_some()
+}
+
+fn why_not(
+    caches: &AddonCaches,
+    addon: &Addon,
+    chart: Option<&AddonChart>,
+    error: &ChoiceError,
+) -> Outcome {
     let asked = &addon.spec.chart;
     let name = &asked.repository;
     let Some(repository) = caches.repositories.get(&ObjectKey::cluster(name)) else {
@@ -110,7 +134,20 @@ fn why_not(caches: &AddonCaches, addon: &Addon, has_chart: bool, error: &ChoiceE
         let message = format!("AddonRepository {name} does not say what it offers: {why}");
         return Outcome::Waits(Why::new("RepositoryNotReady", message));
     }
-    if !has_chart {
+    if let (ChoiceError::NoMatch(..), true) = (error, chart.is_some_and(leaves_out))
+        && let Some(exact) = asked.version.as_deref().and_then(Loose::parse)
+    {
+        let generation = addon.metadata.generation.unwrap_or_default();
+        let words = format!("{generation} {}", exact.text);
+        if caches.wanted().ask(name, &addon.name_any(), words) {
+            let message = format!(
+                "Version {} is looked for among those that the AddonChart leaves out.",
+                exact.text
+            );
+            return Outcome::Waits(Why::new(LOOKED_FOR, message));
+        }
+    }
+    if chart.is_none() {
         let message = format!(
             "AddonRepository {name} offers no chart {}; see kubectl get addoncharts",
             asked.name

@@ -137,20 +137,15 @@ pub(super) async fn conflict(
     addon: &Addon,
     envelopes: &[Envelope],
 ) -> Result<Option<Outcome>, ApiError> {
-    let name = addon.name_any();
     for listed in list(envelopes) {
         let namespaced = listed.namespace.is_some();
-        if actor
-            .world
-            .addons
-            .envelope(namespaced, &key_of(&listed))
-            .is_some_and(|meta| is_named(&*meta, &name))
-        {
+        let known = actor.world.addons.envelope(namespaced, &key_of(&listed));
+        if known.is_some_and(|meta| belongs(&*meta, addon)) {
             continue;
         }
         let (kind, namespace) = (resource(&listed), listed.namespace.as_deref());
         let live = actor.writer.get_dyn(&kind, namespace, &listed.name).await?;
-        if live.is_some_and(|live| !is_named(&live, &name)) {
+        if live.is_some_and(|live| !belongs(&live, addon)) {
             let message = format!(
                 "{} {} is there already and is not this Addon's; remove it, or name the Addon otherwise",
                 kind.kind,
@@ -165,12 +160,15 @@ pub(super) async fn conflict(
     Ok(None)
 }
 
-/// Whether an object was made for an Addon of that name: for this one, or for one before it.
-fn is_named<K: ResourceExt>(object: &K, addon: &str) -> bool {
-    object
-        .labels()
-        .get(labels::ADDON)
-        .is_some_and(|label| label == addon)
+/// Whether an object was made for this Addon, or for one before it of that name.
+fn belongs<K: ResourceExt>(object: &K, addon: &Addon) -> bool {
+    let uid = addon.uid().unwrap_or_default();
+    let label = object.labels().get(labels::ADDON);
+    label.is_some_and(|label| *label == addon.name_any())
+        || object
+            .owner_references()
+            .iter()
+            .any(|owner| owner.uid == uid)
 }
 
 /// The envelope that is listed, if it is among these objects as it should be.
@@ -199,7 +197,7 @@ pub(super) fn found(objects: &[Value], listed: &RenderedEnvelope) -> Option<Enve
 /// Makes the namespaces that envelopes need. They are not removed with the Addon, as Helm does not: other things
 /// may have come to live in them. `own` is the Addon's namespace as the chart makes it: its labels and
 /// annotations (pod security, say) count only when it is made here, for an existing one is somebody's already.
-pub(super) async fn namespaces(
+async fn namespaces(
     actor: &AddonActor,
     addon: &Addon,
     envelopes: &[Envelope],
@@ -243,13 +241,28 @@ fn texts(object: &Value, field: &str) -> Option<BTreeMap<String, String>> {
     Some(texts.collect())
 }
 
-/// Writes the envelopes; their namespaces are there.
+/// Writes the envelopes, and the namespaces that they need; see [`namespaces`] for `own`.
+///
+/// # Errors
+/// What the API server does not take, as an outcome; or that it can't be asked.
 pub(super) async fn write(
     actor: &AddonActor,
     addon: &Addon,
     envelopes: &[Envelope],
     render: Digest,
-) -> Result<(), ApiError> {
+    own: Option<&Value>,
+) -> Result<Result<(), Outcome>, ApiError> {
+    let refused = |result: Result<(), ApiError>| match result {
+        Err(ApiError::Rejected(message)) => {
+            let why = Why::new("EnvelopeNotWritten", message);
+            Ok(Err(Outcome::Failed(why, None)))
+        }
+        other => other.map(Ok),
+    };
+    let made = refused(namespaces(actor, addon, envelopes, own).await)?;
+    if made.is_err() {
+        return Ok(made);
+    }
     let mark = Mark {
         addon: addon.name_any(),
         render,
@@ -267,7 +280,7 @@ pub(super) async fn write(
         .buffer_unordered(AT_ONCE)
         .collect()
         .await;
-    results.into_iter().collect()
+    refused(results.into_iter().collect())
 }
 
 async fn write_one(
@@ -304,30 +317,35 @@ async fn write_one(
         None => actor.writer.create_dyn(&kind, &object).await,
     };
     let live = match written {
-        // It is there without our label, or was made a moment ago.
-        Err(ApiError::AlreadyExists(_)) => {
+        // Ours without its label, or made a moment ago; somebody else's is left alone.
+        Err(ApiError::AlreadyExists(message)) => {
             let live = actor.writer.get_dyn(&kind, namespace, &listed.name).await?;
+            let live = live.filter(|live| belongs(live, addon));
             let Some(live) = live else {
-                return Err(ApiError::Conflict(format!(
-                    "envelope {} comes and goes",
-                    listed.name
-                )));
+                return Err(ApiError::Conflict(message));
             };
             object.metadata.resource_version = live.resource_version();
             actor.writer.replace_dyn(&kind, &object).await?
         }
         other => other?,
     };
+    let digest = content(&live.data);
     if let Some(version) = live.resource_version() {
-        actor
-            .seen
-            .put(&addon.name_any(), listed, &version, content(&live.data));
+        actor.seen.put(&addon.name_any(), listed, &version, digest);
     }
     actor
         .world
         .addons
         .envelope_written(namespace.is_some(), &live);
-    Ok(())
+    if digest.is(&listed.digest) {
+        return Ok(());
+    }
+    // It would be written again and again.
+    Err(ApiError::Rejected(format!(
+        "{} {} is not stored as it was sent: something on the hub changes it, such as an admission policy",
+        kind.kind,
+        key_of(listed)
+    )))
 }
 
 /// Removes the Addon's envelopes that are not listed: what is left over of renders before.

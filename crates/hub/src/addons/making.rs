@@ -1,14 +1,17 @@
 //! From a chosen version to envelopes: the archive is fetched, Helm renders it twice, and the objects are packed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
+use dashmap::DashMap;
 use kube::ResourceExt;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 use windlass_addons::Source;
 use windlass_addons::archive::{self, Archive};
 use windlass_addons::manifests::{Content, KindScope};
 use windlass_addons::pack::{Envelope, Rules, pack};
-use windlass_addons::placed::{Outcome, Why};
+use windlass_addons::placed::{Outcome, Placed, Why};
 use windlass_addons::render::RenderRequest;
 use windlass_api::addon::{Addon, AddonStatus, RenderedEnvelope};
 use windlass_cluster::{ApiError, ObjectKey};
@@ -64,18 +67,27 @@ pub(super) fn request(addon: &Addon, chart_digest: String) -> RenderRequest {
 }
 
 /// The same of what was chosen; none if only its archive tells which chart it is.
-pub(super) fn input(
-    addon: &Addon,
-    known: &AddonStatus,
-    chosen: &Chosen,
-    _helm: &str,
-) -> Option<RenderRequest> {
+pub(super) fn input(addon: &Addon, known: &AddonStatus, chosen: &Chosen) -> Option<RenderRequest> {
     let digest = if chosen.is_kept {
         known.chart_digest.clone()
     } else {
         chosen.version.digest.clone()
     };
     Some(request(addon, digest?))
+}
+
+/// How many charts are fetched from one repository at once. Those of others don't wait for one that hangs.
+const FETCHES: usize = 4;
+
+/// See [`FETCHES`]. Clones share everything.
+#[derive(Clone, Default)]
+pub(super) struct Turns(Arc<DashMap<String, Arc<Semaphore>>>);
+
+impl Turns {
+    fn of(&self, repository: &str) -> Arc<Semaphore> {
+        let turns = self.0.entry(repository.to_owned());
+        Arc::clone(&turns.or_insert_with(|| Arc::new(Semaphore::new(FETCHES))))
+    }
 }
 
 impl AddonActor {
@@ -107,6 +119,8 @@ impl AddonActor {
             }
         };
         let limits = archive::Limits::default();
+        let turn = self.turns.of(name);
+        let _turn = turn.acquire().await;
         let fetched = archive::fetch(&source, &choice.name, &chosen.version, &limits).await;
         let archive = match fetched {
             Ok(archive) => archive,
@@ -121,12 +135,13 @@ impl AddonActor {
                 return Ok(Err(Outcome::Refused(why)));
             }
             Err(failure) => {
-                let after = failure.retry_after();
                 let why = Why::new("ChartNotAvailable", failure.to_string());
-                return Ok(Err(Outcome::Failed(why, after)));
+                return Ok(Err(match failure.fault() {
+                    Some(_) => Outcome::Refused(why),
+                    None => Outcome::Failed(why, failure.retry_after()),
+                }));
             }
         };
-        // What runs is that very chart: another one of its name is rolled out only when it is asked for.
         Ok(Ok(archive))
     }
 }
@@ -140,7 +155,7 @@ pub(super) async fn make(
     helm: &str,
     digest: Digest,
 ) -> Result<Result<Made, Outcome>, ApiError> {
-    let chart_digest = chart_digest(addon, chosen, archive);
+    let chart_digest = chart_digest(chosen, archive);
     let request = request(addon, chart_digest.clone());
     let kinds: HashMap<(String, String), KindScope> = actor
         .discovery
@@ -220,7 +235,7 @@ pub(super) async fn make(
 }
 
 /// What tells the chart from another one under the same name: the repository's word, or the archive itself.
-fn chart_digest(_addon: &Addon, chosen: &Chosen, archive: &Archive) -> String {
+fn chart_digest(chosen: &Chosen, archive: &Archive) -> String {
     chosen
         .version
         .digest
@@ -230,7 +245,7 @@ fn chart_digest(_addon: &Addon, chosen: &Chosen, archive: &Archive) -> String {
 
 /// A placement that the hub makes has the Addon's own namespace; what a chart renders into others is for the
 /// user's own placement.
-pub(super) fn strays(addon: &Addon, listed: &[RenderedEnvelope]) -> Option<Outcome> {
+pub(super) fn strays(addon: &Addon, listed: &[RenderedEnvelope]) -> Option<Placed> {
     addon.spec.placement.inline.as_ref()?;
     let own = &addon.spec.namespace;
     let others: BTreeSet<&String> = listed
@@ -248,6 +263,6 @@ pub(super) fn strays(addon: &Addon, listed: &[RenderedEnvelope]) -> Option<Outco
              name a ClusterResourcePlacement that selects them in spec.placement.ref",
             others.join(", ")
         );
-        Outcome::Refused(Why::new("OtherNamespaces", message))
+        Placed::Refused(Why::new("OtherNamespaces", message))
     })
 }

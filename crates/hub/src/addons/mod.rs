@@ -10,12 +10,12 @@ mod catalogue;
 mod choice;
 mod envelopes;
 mod making;
-pub(crate) mod placement;
+mod placement;
 pub mod repository;
 mod source;
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
@@ -24,12 +24,12 @@ use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
 use windlass_addons::catalogue::InUse;
 use windlass_addons::version::Loose;
-use windlass_api::addon::{Addon, AddonChart, AddonRepository, RenderedEnvelope, RepositorySpec};
+use windlass_api::addon::{Addon, AddonChart, AddonRepository, RepositorySpec};
 use windlass_api::{PLACEMENT_GROUP, STORAGE_VERSION, labels, names};
-use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey, clock};
+use windlass_cluster::{Cache, CacheOptions, Change, Index, ObjectKey, Queue, clock};
 
 use crate::observe::Observer;
-use crate::select::renders::{Renders, Whose};
+use crate::select::renders::{Listing, Renders};
 use crate::world::{Queues, enqueue};
 
 /// Index of repositories: the Secrets that they name.
@@ -41,11 +41,14 @@ const BY_PLACEMENT: &str = "placement";
 /// Index of envelopes: the Addon that their label names.
 const BY_ADDON: &str = "addon";
 
-/// Finalizer of what goes only after what it owns.
-const FOREGROUND: &str = "foregroundDeletion";
-
 /// Metadata of an object.
 type Meta = PartialObjectMeta<DynamicObject>;
+
+/// Whether a placement is the one of an Addon.
+#[must_use]
+pub fn is_for(addon: &Addon, placement: &ObjectKey) -> bool {
+    placement.namespace.is_empty() && placement.name == placement::name_of(addon)
+}
 
 /// From −1 to 1.
 fn jitter() -> f64 {
@@ -66,8 +69,8 @@ pub struct AddonCaches {
     secrets: Cache<Meta>,
     /// Metadata of ClusterResourceEnvelopes and ResourceEnvelopes that Addons have made.
     envelopes: [Cache<Meta>; 2],
-    /// Repositories that an Addon waits for a version of that their AddonCharts leave out.
-    wanted: Arc<Mutex<BTreeSet<String>>>,
+    /// Repositories that have to be read although they are not due.
+    wanted: Wanted,
     queues: Queues,
 }
 
@@ -76,6 +79,7 @@ impl AddonCaches {
     #[must_use]
     pub fn start(client: &Client, queues: &Queues, observer: &Observer) -> Self {
         let all = watcher::Config::default;
+        let wanted = Wanted::new(queues);
         let addons = Cache::start(
             "add-ons",
             Api::all(client.clone()),
@@ -112,12 +116,12 @@ impl AddonCaches {
                 "add-on charts",
                 Api::all(client.clone()),
                 all(),
-                chart_options(queues, addons.clone()),
+                chart_options(queues, addons.clone(), wanted.clone()),
             ),
             addons,
             envelopes,
             repositories,
-            wanted: Arc::default(),
+            wanted,
             queues: queues.clone(),
         }
     }
@@ -193,17 +197,17 @@ impl AddonCaches {
         in_use
     }
 
-    /// Which envelopes an Addon lists, for whoever selects them.
+    /// What the Addons of a placement list, for whoever selects their envelopes.
     #[must_use]
     pub fn renders(&self) -> Renders {
-        let (addons, all) = (self.addons.clone(), self.addons.clone());
-        Renders::new(
-            Arc::new(move |name| Some(listed(&*addons.get(&ObjectKey::cluster(name))?))),
-            Arc::new(move |placement| {
-                let found = all.by_index(BY_PLACEMENT, placement);
-                found.iter().map(|addon| placed_by(addon)).collect()
-            }),
-        )
+        let addons = self.addons.clone();
+        Renders::new(Arc::new(move |placement| {
+            if !placement.namespace.is_empty() {
+                return Vec::new();
+            }
+            let own = addons.by_index(BY_PLACEMENT, &placement.name);
+            own.iter().map(|addon| Listing::of(addon)).collect()
+        }))
     }
 
     /// Wakes the Addons that a placement is for.
@@ -234,40 +238,75 @@ impl AddonCaches {
         });
     }
 
-    /// Asks for a reading of a repository, for an Addon names a version that was left out of it.
-    pub fn want(&self, repository: &str) {
-        self.lock().insert(repository.to_owned());
-        self.queues.repositories.add(repository.to_owned());
+    /// Repositories that have to be read although they are not due.
+    pub(crate) fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+}
+
+/// Repositories that have to be read although they are not due: an Addon names a version that their AddonCharts
+/// leave out, or an AddonChart is gone. Clones share everything.
+#[derive(Clone)]
+pub(crate) struct Wanted {
+    state: Arc<Mutex<WantedState>>,
+    queue: Queue<String>,
+}
+
+#[derive(Default)]
+struct WantedState {
+    repositories: BTreeSet<String>,
+    /// AddonCharts that the hub itself takes away.
+    pruned: BTreeSet<String>,
+    /// What Addons have asked for, by Addon: nothing is asked for twice.
+    asked: BTreeMap<String, String>,
+}
+
+impl Wanted {
+    fn new(queues: &Queues) -> Self {
+        Self {
+            state: Arc::default(),
+            queue: queues.repositories.clone(),
+        }
+    }
+
+    /// Asks for a reading, once for the same words of an Addon. Whether it was asked for now.
+    pub(crate) fn ask(&self, repository: &str, addon: &str, words: String) -> bool {
+        let mut state = self.lock();
+        if state.asked.get(addon) == Some(&words) {
+            return false;
+        }
+        state.asked.insert(addon.to_owned(), words);
+        state.repositories.insert(repository.to_owned());
+        drop(state);
+        self.queue.add(repository.to_owned());
+        true
     }
 
     /// Whether somebody has asked since the last time.
-    fn take_wanted(&self, repository: &str) -> bool {
-        self.lock().remove(repository)
+    pub(crate) fn take(&self, repository: &str) -> bool {
+        self.lock().repositories.remove(repository)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+    /// The hub is about to take an AddonChart away.
+    pub(crate) fn pruning(&self, chart: &str) {
+        self.lock().pruned.insert(chart.to_owned());
+    }
+
+    /// An AddonChart is gone: it is written again, unless that was the hub.
+    fn chart_gone(&self, chart: &str, repository: &str) {
+        let mut state = self.lock();
+        if state.pruned.remove(chart) {
+            return;
+        }
+        state.repositories.insert(repository.to_owned());
+        drop(state);
+        self.queue.add(repository.to_owned());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, WantedState> {
         // No code that can panic runs under the lock.
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What selection is told of an Addon's envelopes. One that takes them along as it goes has none: all that is placed goes
-/// at once.
-pub(crate) fn listed(addon: &Addon) -> Vec<RenderedEnvelope> {
-    let goes = addon.metadata.deletion_timestamp.is_some()
-        && addon.finalizers().iter().any(|own| own == FOREGROUND);
-    let status = addon.status.as_ref().filter(|_| !goes);
-    let envelopes = status.and_then(|status| status.envelopes.clone());
-    envelopes.unwrap_or_default()
-}
-
-/// What selection is told of who an Addon's placement is for.
-pub(crate) fn placed_by(addon: &Addon) -> (String, Whose) {
-    let whose = match addon.spec.placement.reference {
-        None => Whose::Own,
-        Some(_) => Whose::Users,
-    };
-    (addon.name_any(), whose)
 }
 
 /// Names of the Secrets that a repository is read with.
@@ -323,7 +362,11 @@ fn secret_options(queues: &Queues, repositories: Cache<AddonRepository>) -> Cach
 }
 
 /// What a chart offers is the affair of the Addons that are made of it.
-fn chart_options(queues: &Queues, addons: Cache<Addon>) -> CacheOptions<AddonChart> {
+fn chart_options(
+    queues: &Queues,
+    addons: Cache<Addon>,
+    wanted: Wanted,
+) -> CacheOptions<AddonChart> {
     let queue = queues.addons.clone();
     CacheOptions {
         indexes: vec![Index {
@@ -334,6 +377,9 @@ fn chart_options(queues: &Queues, addons: Cache<Addon>) -> CacheOptions<AddonCha
             let Some(chart) = change.new.as_ref().or(change.old.as_ref()) else {
                 return;
             };
+            if change.new.is_none() {
+                wanted.chart_gone(&change.key.name, &chart.spec.repository);
+            }
             for addon in addons.by_index(BY_REPOSITORY, &chart.spec.repository) {
                 if addon.spec.chart.name == chart.spec.chart {
                     enqueue(&queue, addon.name_any(), change.initial);

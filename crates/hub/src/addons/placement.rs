@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use kube::ResourceExt;
 use serde_json::{Value, json};
-use windlass_addons::placed::{Outcome, Placed, Why};
+use windlass_addons::placed::{Placed, Why};
+use windlass_api::Condition;
 use windlass_api::addon::placed::InlinePlacement;
 use windlass_api::addon::{Addon, RenderedEnvelope};
 use windlass_api::conditions::Status;
@@ -14,6 +15,7 @@ use windlass_api::scoped::Placement;
 use windlass_cluster::{ApiError, ObjectKey, Writer};
 use windlass_status::conditions::{find, status};
 use windlass_status::digest::Digest;
+use windlass_status::processing::is_timeout;
 
 use super::addon::owner_of;
 use crate::select::renders::kind_of;
@@ -34,19 +36,19 @@ pub(crate) fn name_of(addon: &Addon) -> String {
 /// Makes the placement of an Addon, or brings it to what that asks for. A user's own is left alone.
 ///
 /// # Errors
-/// Why it can't be, as an outcome; or that the API server can't be asked.
+/// Why it can't be; or that the API server can't be asked.
 pub(super) async fn ensure(
     world: &World,
     writer: &Writer,
     addon: &Addon,
     envelopes: &[RenderedEnvelope],
-) -> Result<Result<(), Outcome>, ApiError> {
+) -> Result<Result<(), Placed>, ApiError> {
     let name = name_of(addon);
     let live = world.placements.get(&ObjectKey::cluster(&name));
     let Some(inline) = &addon.spec.placement.inline else {
         let missing = live.is_none().then(|| {
             let message = format!("ClusterResourcePlacement {name} does not exist; create it");
-            Outcome::Waits(Why::new("PlacementNotFound", message))
+            Placed::Waits(Why::new("PlacementNotFound", message))
         });
         return Ok(missing.map_or(Ok(()), Err));
     };
@@ -70,10 +72,7 @@ pub(super) async fn ensure(
             "ClusterResourcePlacement {name} is not this Addon's; rename one of them, or name it in \
              spec.placement.ref"
         );
-        return Ok(Err(Outcome::Refused(Why::new(
-            "PlacementConflict",
-            message,
-        ))));
+        return Ok(Err(Placed::Refused(Why::new("PlacementConflict", message))));
     }
     let asked = wanted.annotations().get(ASKED);
     let (is, should) = (json!(live.spec), json!(wanted.spec));
@@ -95,9 +94,9 @@ pub(super) async fn ensure(
     }
 }
 
-fn rejected(why: &str) -> Outcome {
+fn rejected(why: &str) -> Placed {
     let message = format!("The placement can't be made as spec.placement.inline says: {why}");
-    Outcome::Refused(Why::new("PlacementRejected", message))
+    Placed::Refused(Why::new("PlacementRejected", message))
 }
 
 fn wanted(
@@ -160,18 +159,15 @@ pub(super) fn state(world: &World, addon: &Addon, render: &str) -> Placed {
     let Some(placement) = world.placements.get(&key) else {
         return Placed::Progressing(format!("ClusterResourcePlacement {name} is not made yet."));
     };
-    let latest = latest(world, addon, render, &key);
-    told(&placement, latest)
+    told(&placement, latest(world, addon, render, &key))
 }
 
 /// The index of the latest version of a placement, and whether it holds that render.
 fn latest(world: &World, addon: &Addon, render: &str, key: &ObjectKey) -> Option<(u64, bool)> {
     let groups = world.groups_of(key);
     groups.latest().map(|(index, group)| {
-        let annotations = group
-            .master
-            .as_ref()
-            .and_then(|master| master.metadata.annotations.as_ref());
+        let master = group.master.as_ref();
+        let annotations = master.and_then(|master| master.metadata.annotations.as_ref());
         let named = annotations.and_then(|all| all.get(labels::ADDON_RENDERS));
         let wanted = format!("{}={render}", addon.name_any());
         let holds = named.is_some_and(|named| named.split(',').any(|one| one == wanted));
@@ -182,6 +178,9 @@ fn latest(world: &World, addon: &Addon, render: &str, key: &ObjectKey) -> Option
 /// The same, of what a placement says.
 fn told(placement: &Placement, latest: Option<(u64, bool)>) -> Placed {
     let name = placement.name_any();
+    if placement.metadata.deletion_timestamp.is_some() {
+        return Placed::Progressing(format!("ClusterResourcePlacement {name} is being deleted."));
+    }
     let told = placement.status.as_ref();
     let scheduled = told.and_then(|told| condition(told, "Scheduled"));
     if let Some((Status::False, "InvalidResourceSelectors", message)) = scheduled {
@@ -198,32 +197,53 @@ fn told(placement: &Placement, latest: Option<(u64, bool)>) -> Placed {
         ));
     };
     let observed = told.and_then(|told| told.observed_resource_index.as_deref());
-    if observed != Some(index.to_string().as_str()) {
-        return Placed::Progressing(format!(
-            "ClusterResourcePlacement {name} does not report on index {index}, which holds this render, yet."
-        ));
-    }
-    let generation = placement.metadata.generation;
     let conditions = told
         .and_then(|told| told.conditions.as_deref())
         .unwrap_or_default();
-    for condition in conditions {
-        if status(condition) != Status::True || condition.observed_generation != generation {
-            return Placed::Progressing(format!(
-                "ClusterResourcePlacement {name}: {}: {}",
-                condition.reason, condition.message
-            ));
-        }
+    let is_old =
+        |condition: &Condition| condition.observed_generation != placement.metadata.generation;
+    if observed != Some(index.to_string().as_str()) || conditions.iter().any(is_old) {
+        return Placed::Progressing(format!(
+            "ClusterResourcePlacement {name} does not report on this render yet."
+        ));
     }
-    let available = conditions
+    told_by(&name, conditions)
+}
+
+/// What the conditions of a placement come to. Only words that stay the same while clusters come along one by
+/// one: whoever wants to know how many looks at the placement.
+fn told_by(name: &str, conditions: &[Condition]) -> Placed {
+    let stage = |condition: &Condition| {
+        let type_ = condition
+            .type_
+            .trim_start_matches("ClusterResourcePlacement");
+        type_.to_owned()
+    };
+    let Some(first) = conditions
         .iter()
-        .find(|condition| condition.type_.ends_with("Available"));
-    match available {
-        Some(available) => Placed::Available(format!(
-            "ClusterResourcePlacement {name}: {}",
-            available.message
-        )),
-        None => Placed::Progressing(format!("ClusterResourcePlacement {name} does not say yet.")),
+        .find(|condition| status(condition) != Status::True)
+    else {
+        let last = conditions.last();
+        let last = last.filter(|last| matches!(&*stage(last), "Available" | "DiffReported"));
+        return match last {
+            Some(last) => {
+                Placed::Available(format!("ClusterResourcePlacement {name}: {}", last.message))
+            }
+            None => {
+                Placed::Progressing(format!("ClusterResourcePlacement {name} does not say yet."))
+            }
+        };
+    };
+    let stage = stage(first);
+    let message = format!(
+        "ClusterResourcePlacement {name}: {stage} is {}, {}; see windlass status {name}",
+        first.status, first.reason
+    );
+    let fails = ["Overridden", "WorkSynchronized", "Applied", "DiffReported"];
+    if status(first) == Status::False && (is_timeout(first) || fails.contains(&&*stage)) {
+        Placed::Failing(message)
+    } else {
+        Placed::Progressing(message)
     }
 }
 
@@ -284,13 +304,13 @@ mod tests {
                 "it tells of an older one",
                 placement("2", &fine),
                 Some((3, true)),
-                "does not report on index 3",
+                "does not report on this render",
             ),
             (
                 "it tells of no single one",
                 placement("", &fine),
                 Some((3, true)),
-                "does not report on index 3",
+                "does not report on this render",
             ),
             (
                 "nothing can be chosen",
@@ -302,13 +322,19 @@ mod tests {
                 "on its way",
                 placement("3", &[("Scheduled", "True", 2), ("Available", "False", 2)]),
                 Some((3, true)),
-                "R: about Available",
+                "Available is False, R",
             ),
             (
                 "about an older spec",
                 placement("3", &[("Scheduled", "True", 2), ("Available", "True", 1)]),
                 Some((3, true)),
-                "progressing: ",
+                "does not report on this render",
+            ),
+            (
+                "refused somewhere",
+                placement("3", &[("Scheduled", "True", 2), ("Applied", "False", 2)]),
+                Some((3, true)),
+                "failing: Applied is False, R",
             ),
             (
                 "no word",
@@ -320,7 +346,9 @@ mod tests {
             let said = match told(&of, latest) {
                 Placed::Available(said) => format!("available: {said}"),
                 Placed::Progressing(said) => format!("progressing: {said}"),
+                Placed::Failing(said) => format!("failing: {said}"),
                 Placed::Failed(said) => format!("failed: {said}"),
+                Placed::Waits(why) | Placed::Refused(why) => why.message,
             };
             let said = said.replace("ClusterResourcePlacement p: ", "");
             assert!(said.contains(expected), "{what}: {said}");

@@ -96,27 +96,19 @@ impl RepositoryActor {
             sync_request: request.map(String::as_str),
             attempt: Attempt::None,
         };
-        let wanted = caches.take_wanted(name) && !inputs.suspended;
+        let wanted = source.is_some() && !inputs.suspended && caches.wanted().take(name);
         let forced =
             request.is_some_and(|at| current.last_handled_sync_request.as_ref() != Some(at));
         if let Some(source) = source.filter(|_| wanted || inputs.should_attempt()) {
             inputs.attempt = self.attempt(&repository, &source, forced).await;
             inputs.now = clock::now();
         }
-        let unwritten = matches!(
-            &inputs.attempt,
-            Attempt::Read {
-                catalogue: Err(_),
-                ..
-            }
-        );
         let Decision {
             status,
             requeue_after,
         } = evaluate(&inputs);
         self.write(&repository, &status).await?;
         Ok(match requeue_after {
-            _ if unwritten => Next::Backoff(None),
             Some(delay) => Next::After(delay.unsigned_abs()),
             None => Next::Event,
         })
@@ -133,15 +125,21 @@ impl RepositoryActor {
         let name = repository.name_any();
         let in_use = caches.in_use(&name);
         let last = self.last().get(&name).cloned();
+        let charts = catalogue::digest(caches, &name);
+        let is_edited = last.as_ref().is_some_and(|last| last.charts != charts);
         // What the AddonCharts should say is known no more if any of these is not as it was.
         let stands = last.filter(|last| {
-            last.source == source.digest
-                && last.in_use == in_use
-                && last.charts == catalogue::digest(caches, &name)
+            last.source == source.digest && last.in_use == in_use && last.charts == charts
         });
+        let fetched = repository
+            .status
+            .as_ref()
+            .and_then(|status| status.fetched_spec_digest.as_deref());
+        let is_same = fetched.is_some_and(|fetched| source.digest.is(fetched));
         let before = Before {
             validators: stands.and_then(|last| last.validators).filter(|_| !forced),
-            tags: if forced {
+            // Digests of another place are none of this one's, and those that somebody wrote are nobody's.
+            tags: if forced || is_edited || !is_same {
                 KnownTags::new()
             } else {
                 catalogue::tags(caches, &name)

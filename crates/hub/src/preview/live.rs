@@ -1,6 +1,5 @@
 //! Reads of the hub what decides about one placement. Nothing here can write: there is no writer.
 
-use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
-use windlass_api::addon::{Addon, RenderedEnvelope};
+use windlass_api::addon::Addon;
 use windlass_api::conditions::Status;
 use windlass_api::member::{AgentStatus, MemberCluster};
 use windlass_api::scoped::{Binding, Placement, Snapshot};
@@ -19,7 +18,7 @@ use windlass_api::{Time, labels};
 use windlass_cluster::{ApiError, Discovery, ObjectKey, clock};
 
 use super::Live;
-use crate::addons;
+use crate::addons::is_for;
 use crate::members::facts::heartbeat_every;
 use crate::members::is_push;
 use crate::overrides::Overrides;
@@ -28,7 +27,7 @@ use crate::placement::accessible::{Target, target, trouble};
 use crate::placement::actor::selected_before;
 use crate::placement::snapshots::{Groups, SnapshotMeta, meta_of};
 use crate::scoped::api_in;
-use crate::select::renders::Renders;
+use crate::select::renders::{Listing, Renders};
 use crate::select::rules::ApiFilter;
 use crate::select::{Resources, SelectError, Selection};
 
@@ -101,18 +100,10 @@ async fn renders(client: &Client) -> Result<Renders, ApiError> {
         Err(ApiError::NotFound(_) | ApiError::Rejected(_)) => Vec::new(),
         other => other?,
     };
-    let lists: HashMap<String, Vec<RenderedEnvelope>> = all
-        .iter()
-        .map(|addon| (addon.name_any(), addons::listed(addon)))
-        .collect();
-    Ok(Renders::new(
-        Arc::new(move |addon| lists.get(addon).cloned()),
-        Arc::new(move |placement| {
-            let for_it = |addon: &&Arc<Addon>| addons::placement::name_of(addon) == placement;
-            let found = all.iter().filter(for_it);
-            found.map(|addon| addons::placed_by(addon)).collect()
-        }),
-    ))
+    Ok(Renders::new(Arc::new(move |placement| {
+        let own = all.iter().filter(|addon| is_for(addon, placement));
+        own.map(|addon| Listing::of(addon)).collect()
+    })))
 }
 
 /// Every object, page by page.

@@ -8,12 +8,13 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::ListParams;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
+use windlass_api::labels;
 use windlass_cluster::{ApiError, ObjectKey};
 use windlass_member::manifest::Manifest;
 
 use super::rules::{ApiFilter, holds_hub_token};
 use super::watches::Meta;
-use super::{SelectError, lock, sanitise};
+use super::{SelectError, lock, renders, sanitise};
 
 /// Requests at a time for one placement.
 const PARALLEL: usize = 8;
@@ -245,6 +246,9 @@ impl Store {
             object["apiVersion"] = chosen.resource.api_version.clone().into();
             object["kind"] = chosen.resource.kind.clone().into();
             sanitise::sanitise(&mut object);
+            if live.labels().contains_key(labels::ADDON) {
+                renders::note_owner(&mut object, live.owner_references());
+            }
             Some(Arc::new(Manifest::of_snapshot(object)))
         };
         let mut state = lock(&self.state);

@@ -264,8 +264,7 @@ impl Resources {
             .filter_map(|entry| entry.manifest.clone())
             .collect();
         inner.store.hold(placement, entries);
-        let mut manifests =
-            renders::settle(manifests, inner.filter.renders(), placement, remembered)?;
+        let mut manifests = renders::settle(placement, manifests, inner.filter.renders())?;
         manifests.sort_by_cached_key(|manifest| order::key(&manifest.id));
         let digests: Vec<String> = manifests.iter().map(|m| m.digest.to_string()).collect();
         Ok(Selection {

@@ -2,86 +2,83 @@
 //! when all are as their Addon's status lists them is any of it placed. So a change rolls out whole, whenever
 //! the hub dies, and what somebody else writes into them never does.
 //!
-//! | an envelope with the label of an Addon | what becomes of it |
+//! | in what the Addon's own placement selects | what becomes of it |
 //! |---|---|
-//! | that does not exist | it is one like any other |
-//! | that does not list it | it is passed over: the render has no such envelope any more |
-//! | that lists it with another content, or lists one that is not selected | the placement keeps what it has |
-//! | that is not there, of an Addon that the placement is for | the placement keeps what it has |
-//! | that lists it as it is | it is placed, and the hub vouches for it: Roles in it need no leave of their own |
+//! | an envelope that the Addon lists, as it is listed | it is placed, and the hub vouches for it: Roles in it need no leave of their own |
+//! | one that it lists with another content; one that it lists is not selected; one is selected with the Addon's label, and the Addon lists none yet | the placement keeps what it has |
+//! | one that it owns and does not list | it is passed over: the render has no such envelope any more |
+//!
+//! Other placements pass over what an Addon owns, for it is placed by the Addon's own placement, or twice; so does every
+//! placement of an Addon that is gone, for what it owned is about to go, too. An envelope that just carries the label is
+//! one like any other: nobody can hold a placement up with it.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
-use windlass_api::addon::RenderedEnvelope;
+use windlass_api::addon::{Addon, RenderedEnvelope};
 use windlass_api::labels;
-use windlass_api::placement::ResourceIdentifier;
 use windlass_cluster::ObjectKey;
 use windlass_member::manifest::Manifest;
 use windlass_status::digest::Digest;
 
 use super::SelectError;
 
-/// Tells of Addons.
+/// Finalizer of what goes only after what it owns.
+const FOREGROUND: &str = "foregroundDeletion";
+/// On an envelope between being read and being settled, annotation: an Addon owns it.
+pub(super) const OWNED: &str = "addons.windlass.dev/owned";
+
+/// What an Addon says of its render.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// The Addon.
+    pub addon: String,
+    /// Its envelopes; none if it has not rendered yet, as far as its status says.
+    pub envelopes: Option<Vec<RenderedEnvelope>>,
+}
+
+impl Listing {
+    /// What an Addon's status lists.
+    #[must_use]
+    pub fn of(addon: &Addon) -> Self {
+        let status = addon.status.as_ref();
+        // One that takes its envelopes along as it goes has none: all that is placed goes at once.
+        let goes = addon.metadata.deletion_timestamp.is_some()
+            && addon.finalizers().iter().any(|own| own == FOREGROUND);
+        Self {
+            addon: addon.name_any(),
+            envelopes: if goes {
+                Some(Vec::new())
+            } else {
+                status.and_then(|status| status.envelopes.clone())
+            },
+        }
+    }
+}
+
+/// Tells which Addons a placement is for, and what they list.
 #[derive(Clone)]
-pub struct Renders {
-    lists: Arc<Lists>,
-    placed_by: Arc<PlacedBy>,
-}
+pub struct Renders(Arc<Listings>);
 
-type Lists = dyn Fn(&str) -> Option<Vec<RenderedEnvelope>> + Send + Sync;
-type PlacedBy = dyn Fn(&str) -> Vec<(String, Whose)> + Send + Sync;
-
-/// Whose a placement is that an Addon hands its render to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
-    /// The hub has made it for the Addon alone.
-    Own,
-    /// The user's: what it selects besides, or instead, is their affair.
-    Users,
-}
+type Listings = dyn Fn(&ObjectKey) -> Vec<Listing> + Send + Sync;
 
 impl Renders {
-    /// Asks these functions: which envelopes an Addon lists, none if there is no such Addon; and which Addons hand
-    /// themselves to the ClusterResourcePlacement of that name.
+    /// Asks that function.
     #[must_use]
-    pub fn new(lists: Arc<Lists>, placed_by: Arc<PlacedBy>) -> Self {
-        Self { lists, placed_by }
+    pub fn new(listings: Arc<Listings>) -> Self {
+        Self(listings)
     }
-
-    /// The Addons whose envelopes a placement has to have, whether any is there or not: those that it was made for, and
-    /// those of which it had some before. So envelopes that are gone all at once are missed, too.
-    fn expected<'a>(
-        &'a self,
-        placement: &ObjectKey,
-        remembered: &'a [ResourceIdentifier],
-    ) -> impl Iterator<Item = (String, Vec<RenderedEnvelope>)> + 'a {
-        let addons = match &*placement.namespace {
-            "" => (self.placed_by)(&placement.name),
-            _ => Vec::new(),
-        };
-        addons.into_iter().filter_map(|(addon, whose)| {
-            let list = (self.lists)(&addon)?;
-            let had = || list.iter().any(|listed| is_among(listed, remembered));
-            (whose == Whose::Own || had()).then_some((addon, list))
-        })
-    }
-}
-
-fn is_among(listed: &RenderedEnvelope, remembered: &[ResourceIdentifier]) -> bool {
-    let kind = kind_of(listed).kind;
-    remembered.iter().any(|known| {
-        known.kind == kind && known.name == listed.name && known.namespace == listed.namespace
-    })
 }
 
 impl Default for Renders {
     /// There are no Addons.
     fn default() -> Self {
-        Self::new(Arc::new(|_| None), Arc::new(|_| Vec::new()))
+        Self(Arc::new(|_| Vec::new()))
     }
 }
 
@@ -89,6 +86,16 @@ impl fmt::Debug for Renders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Renders")
     }
+}
+
+/// What tells a render from another one once it is placed: what it holds, not what it was made of. So one that comes
+/// to the same as the one before, under another Helm say, is no change, and one of the same inputs that came out
+/// differently is.
+#[must_use]
+pub fn identity(list: &[RenderedEnvelope]) -> Digest {
+    let mut sorted = list.to_vec();
+    sorted.sort();
+    Digest::of_json(&json!(sorted))
 }
 
 /// The kind of an envelope.
@@ -108,49 +115,59 @@ pub fn kind_of(envelope: &RenderedEnvelope) -> GroupVersionKind {
 /// See the module.
 ///
 /// # Errors
-/// When an Addon's render is not whole.
+/// When a render that the placement is for is not whole.
 pub(super) fn settle(
+    placement: &ObjectKey,
     manifests: Vec<Arc<Manifest>>,
     renders: &Renders,
-    placement: &ObjectKey,
-    remembered: &[ResourceIdentifier],
 ) -> Result<Vec<Arc<Manifest>>, SelectError> {
-    let mut lists: BTreeMap<String, Option<Vec<RenderedEnvelope>>> = renders
-        .expected(placement, remembered)
-        .map(|(addon, list)| (addon, Some(list)))
-        .collect();
-    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    let listings = (renders.0)(placement);
+    let mut whole: BTreeSet<(&str, &RenderedEnvelope)> = BTreeSet::new();
+    let mut unlisted: BTreeSet<String> = BTreeSet::new();
     let mut settled = Vec::with_capacity(manifests.len());
     for manifest in manifests {
         let Some(addon) = addon_of(&manifest) else {
             settled.push(manifest);
             continue;
         };
-        let list = lists
-            .entry(addon.to_owned())
-            .or_insert_with(|| (renders.lists)(addon));
-        let Some(list) = list else {
-            settled.push(manifest);
+        let Some(listing) = listings.iter().find(|listing| listing.addon == addon) else {
+            settled.extend(Some(manifest).filter(|manifest| !is_owned(manifest)));
             continue;
         };
-        let is_it = |listed: &&RenderedEnvelope| {
+        let Some(list) = &listing.envelopes else {
+            unlisted.insert(addon.to_owned());
+            continue;
+        };
+        let listed = list.iter().find(|listed| {
             listed.name == manifest.id.name && listed.namespace == manifest.id.namespace
-        };
-        let Some(listed) = list.iter().find(is_it) else {
-            continue;
-        };
-        if content(&manifest.object).is(&listed.digest) {
-            *found.entry(addon.to_owned()).or_default() += 1;
-            settled.push(Arc::new(vouched(&manifest, addon, &identity(list))));
+        });
+        match listed {
+            Some(listed) if content(&manifest.object).is(&listed.digest) => {
+                whole.insert((&listing.addon, listed));
+                settled.push(Arc::new(vouched(&manifest, addon, &identity(list))));
+            }
+            // The count below misses it.
+            Some(_) => {}
+            None => settled.extend(Some(manifest).filter(|manifest| !is_owned(manifest))),
         }
     }
-    for (addon, list) in &lists {
-        let expected = list.as_ref().map_or(0, Vec::len);
-        let whole = found.get(addon).copied().unwrap_or_default();
-        if whole < expected {
+    if let Some(addon) = unlisted.first() {
+        return Err(SelectError::Unwritten(format!(
+            "Addon {addon} does not say what it has rendered yet; until it does, what is placed stays as it is"
+        )));
+    }
+    for listing in &listings {
+        let expected = listing.envelopes.as_ref().map_or(0, Vec::len);
+        let found = whole
+            .iter()
+            .filter(|(addon, _)| *addon == listing.addon)
+            .count();
+        if found < expected {
             return Err(SelectError::Unwritten(format!(
-                "Addon {addon}: {whole} of its {expected} envelopes are selected and hold what it has rendered; \
-                 until all are, what is placed stays as it is"
+                "Addon {}: {found} of its {expected} envelopes are selected and hold what it has rendered; until all \
+                 are, what is placed stays as it is. Select them by the label {}",
+                listing.addon,
+                labels::ADDON
             )));
         }
     }
@@ -176,15 +193,23 @@ fn addon_of(manifest: &Manifest) -> Option<&str> {
     labels.get(labels::ADDON)?.as_str()
 }
 
-/// What tells a render from another one once it is placed: what it holds, not what it was made of. So one that comes to
-/// the same as the one before, under another Helm say, is no change.
-#[must_use]
-pub fn identity(list: &[RenderedEnvelope]) -> Digest {
-    Digest::of_json(&json!(list))
+/// Notes on an object that was just read, of which only the metadata tells, whether an Addon owns it.
+pub(super) fn note_owner(object: &mut Value, owners: &[OwnerReference]) {
+    let group = format!("{}/", windlass_api::addon::GROUP);
+    let is_addon =
+        |owner: &OwnerReference| owner.kind == "Addon" && owner.api_version.starts_with(&group);
+    if owners.iter().any(is_addon) {
+        object["metadata"]["annotations"][OWNED] = "true".into();
+    }
 }
 
-/// The envelope with nothing about it but what was rendered: labels and annotations that somebody adds, or that change
-/// with each render, make no version.
+fn is_owned(manifest: &Manifest) -> bool {
+    let annotations = manifest.object.pointer("/metadata/annotations");
+    annotations.is_some_and(|annotations| annotations.get(OWNED).is_some())
+}
+
+/// The envelope with nothing about it but what was rendered: labels and annotations that somebody adds, or that
+/// change with each render, make no version.
 fn vouched(manifest: &Manifest, addon: &str, identity: &Digest) -> Manifest {
     let mut object = manifest.object.clone();
     object["metadata"] = json!({
@@ -198,18 +223,18 @@ fn vouched(manifest: &Manifest, addon: &str, identity: &Digest) -> Manifest {
     Manifest::of_snapshot(object)
 }
 
-/// The Addons whose renders are among the objects of a snapshot, as its master's annotation has them.
+/// The Addons whose renders are among the objects of a snapshot, each with its [`identity`], as its master's
+/// annotation has them.
 #[must_use]
 pub fn named<'a>(manifests: impl Iterator<Item = &'a Manifest>) -> Option<String> {
-    let mut renders: Vec<String> = manifests
+    let renders: BTreeSet<String> = manifests
         .filter_map(|manifest| {
             let annotations = manifest.object.pointer("/metadata/annotations")?;
             let render = annotations.get(labels::ADDON_VOUCHED)?.as_str()?;
             Some(format!("{}={render}", addon_of(manifest)?))
         })
         .collect();
-    renders.sort();
-    renders.dedup();
+    let renders: Vec<String> = renders.into_iter().collect();
     (!renders.is_empty()).then(|| renders.join(","))
 }
 
@@ -220,12 +245,29 @@ mod tests {
     fn envelope(name: &str, addon: Option<&str>, holds: &str) -> Arc<Manifest> {
         let mut object = json!({
             "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ResourceEnvelope",
-            "metadata": {"name": name, "namespace": "web", "annotations": {labels::ADDON_RENDER: "d1"}},
+            "metadata": {"name": name, "namespace": "web"},
             "data": {"a": holds},
         });
         if let Some(addon) = addon {
             object["metadata"]["labels"] = json!({labels::ADDON: addon});
+            note_owner(&mut object, &[owner("Addon")]);
         }
+        Arc::new(Manifest::of_snapshot(object))
+    }
+
+    fn owner(kind: &str) -> OwnerReference {
+        OwnerReference {
+            api_version: "addons.windlass.dev/v1alpha1".to_owned(),
+            kind: kind.to_owned(),
+            ..OwnerReference::default()
+        }
+    }
+
+    /// One that somebody has just given the label.
+    fn labelled(name: &str, addon: &str) -> Arc<Manifest> {
+        let mut object = envelope(name, None, "x").object.clone();
+        object["metadata"]["labels"] = json!({labels::ADDON: addon});
+        note_owner(&mut object, &[owner("Something")]);
         Arc::new(Manifest::of_snapshot(object))
     }
 
@@ -237,25 +279,27 @@ mod tests {
         }
     }
 
-    /// Only one Addon there is, which lists these.
-    fn told(list: Option<Vec<RenderedEnvelope>>) -> Renders {
-        Renders::new(
-            Arc::new(move |addon| list.clone().filter(|_| addon == "web")),
-            Arc::new(|placement| match placement {
-                "addon-web" => vec![("web".to_owned(), Whose::Own)],
-                "users" => vec![("web".to_owned(), Whose::Users)],
-                _ => Vec::new(),
-            }),
-        )
-    }
+    type Placed = Option<Vec<(String, bool)>>;
 
-    /// What is placed of these, each with whether it is vouched for; none if nothing may be.
+    /// What `placement` places of these, each with whether it is vouched for; none if nothing may be. Addon web
+    /// belongs to the placement addon-web.
     fn placed(
+        placement: &str,
         list: Option<Vec<RenderedEnvelope>>,
         all: &[Arc<Manifest>],
-    ) -> Option<Vec<(String, bool)>> {
-        let renders = told(list);
-        let settled = settle(all.to_vec(), &renders, &ObjectKey::cluster("p"), &[]).ok()?;
+    ) -> Placed {
+        let renders = Renders::new(Arc::new(move |key| {
+            let listing = Listing {
+                addon: "web".to_owned(),
+                envelopes: list.clone(),
+            };
+            if *key == ObjectKey::cluster("addon-web") {
+                vec![listing]
+            } else {
+                Vec::new()
+            }
+        }));
+        let settled = settle(&ObjectKey::cluster(placement), all.to_vec(), &renders).ok()?;
         let shown = settled.iter().map(|manifest| {
             let vouched = manifest
                 .object
@@ -265,114 +309,152 @@ mod tests {
         Some(shown.collect())
     }
 
+    fn names(rows: &[(&str, bool)]) -> Placed {
+        Some(
+            rows.iter()
+                .map(|(name, vouched)| ((*name).to_owned(), *vouched))
+                .collect(),
+        )
+    }
+
     #[test]
     fn only_a_whole_render_is_placed() {
+        let own = "addon-web";
         let (a, b) = (
             envelope("a", Some("web"), "1"),
             envelope("b", Some("web"), "1"),
         );
         let both = || Some(vec![listed("a", "1"), listed("b", "1")]);
-        let names = |rows: &[(&str, bool)]| {
-            Some(
-                rows.iter()
-                    .map(|(name, vouched)| ((*name).to_owned(), *vouched))
-                    .collect::<Vec<_>>(),
-            )
-        };
         let whole = names(&[("a", true), ("b", true)]);
-        assert_eq!(placed(both(), &[a.clone(), b.clone()]), whole);
+        assert_eq!(placed(own, both(), &[a.clone(), b.clone()]), whole);
         assert_eq!(
-            placed(both(), std::slice::from_ref(&a)),
+            placed(own, both(), std::slice::from_ref(&a)),
             None,
             "one is missing"
         );
+        assert_eq!(placed(own, both(), &[]), None, "all are missing");
         let other = envelope("b", Some("web"), "somebody else's");
         assert_eq!(
-            placed(both(), &[a.clone(), other]),
+            placed(own, both(), &[a.clone(), other]),
             None,
             "one holds something else"
         );
         let first = Some(vec![listed("a", "1")]);
         assert_eq!(
-            placed(first, &[a.clone(), b.clone()]),
+            placed(own, first, &[a.clone(), b]),
             names(&[("a", true)]),
             "one is left over"
         );
-        let none = names(&[("a", false), ("b", false)]);
         assert_eq!(
-            placed(None, &[a.clone(), b.clone()]),
-            none,
-            "there is no such Addon"
+            placed(own, None, &[a]),
+            None,
+            "it has no status, as after a restore"
         );
+        assert_eq!(
+            placed(own, None, &[]),
+            names(&[]),
+            "it has not rendered yet"
+        );
+    }
+
+    #[test]
+    fn an_addons_label_holds_up_nobody_else() {
+        let both = || Some(vec![listed("a", "1"), listed("b", "1")]);
+        let a = envelope("a", Some("web"), "1");
         let own = envelope("own", None, "2");
-        assert_eq!(
-            placed(both(), &[own]),
-            names(&[("own", false)]),
-            "it is nobody's"
-        );
-        let object = settle(
-            vec![a],
-            &told(Some(vec![listed("a", "1")])),
-            &ObjectKey::cluster("p"),
-            &[],
-        );
-        let object = object.expect("whole");
-        assert_eq!(
-            named(object.iter().map(|manifest| &**manifest)).as_deref(),
-            Some(format!("web={}", identity(&[listed("a", "1")])).as_str())
-        );
+        let rows = [
+            (
+                "another placement that selects the namespace",
+                "team",
+                a.clone(),
+            ),
+            (
+                "a label of an Addon that is gone",
+                "addon-web",
+                envelope("c", Some("gone"), "1"),
+            ),
+        ];
+        for (what, placement, labelled) in rows {
+            let list = both().filter(|_| placement != "addon-web");
+            let all = [labelled, own.clone()];
+            assert_eq!(
+                placed(placement, list, &all),
+                names(&[("own", false)]),
+                "{what}"
+            );
+        }
+        for placement in ["addon-web", "team"] {
+            let (list, mine) = if placement == "addon-web" {
+                (both(), vec![("a", true), ("b", true)])
+            } else {
+                (None, vec![])
+            };
+            let all = [
+                a.clone(),
+                envelope("b", Some("web"), "1"),
+                labelled("planted", "web"),
+            ];
+            let expected = mine.into_iter().chain([("planted", false)]);
+            let expected = expected.collect::<Vec<_>>();
+            assert_eq!(
+                placed(placement, list, &all),
+                names(&expected),
+                "{placement}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_addon_that_takes_its_envelopes_along_lists_none() {
+        let mut addon = Addon::new("web", Default::default());
+        addon.status.get_or_insert_default().envelopes = Some(vec![listed("a", "1")]);
+        assert_eq!(Listing::of(&addon).envelopes, Some(vec![listed("a", "1")]));
+        addon.metadata.deletion_timestamp = Some(windlass_status::conditions::time(
+            jiff::Timestamp::UNIX_EPOCH,
+        ));
+        addon.metadata.finalizers = Some(vec!["orphan".to_owned()]);
+        assert_eq!(Listing::of(&addon).envelopes, Some(vec![listed("a", "1")]));
+        addon.metadata.finalizers = Some(vec![FOREGROUND.to_owned()]);
+        assert_eq!(Listing::of(&addon).envelopes, Some(Vec::new()));
+    }
+
+    #[test]
+    fn a_snapshot_tells_renders_of_the_same_inputs_apart() {
+        let render = |holds: &str| {
+            let list = vec![listed("a", holds)];
+            let listing = Listing {
+                addon: "web".to_owned(),
+                envelopes: Some(list.clone()),
+            };
+            let renders = Renders::new(Arc::new(move |_| vec![listing.clone()]));
+            let all = vec![envelope("a", Some("web"), holds)];
+            let settled = settle(&ObjectKey::cluster("addon-web"), all, &renders).expect("whole");
+            let named = named(settled.iter().map(|manifest| &**manifest));
+            assert_eq!(named, Some(format!("web={}", identity(&list))));
+            named
+        };
+        assert_ne!(render("1"), render("2"));
+        assert_eq!(render("1"), render("1"));
     }
 
     /// What is placed depends on what was rendered alone.
     #[test]
     fn words_on_an_envelope_change_nothing() {
-        let renders = told(Some(vec![listed("a", "1")]));
+        let renders = Renders::new(Arc::new(|_| {
+            vec![Listing {
+                addon: "web".to_owned(),
+                envelopes: Some(vec![listed("a", "1")]),
+            }]
+        }));
         let settled = |more: Value| {
             let mut object = envelope("a", Some("web"), "1").object.clone();
             object["metadata"]["annotations"] = more;
             let all = vec![Arc::new(Manifest::of_snapshot(object))];
-            settle(all, &renders, &ObjectKey::cluster("p"), &[]).expect("whole")
+            settle(&ObjectKey::cluster("addon-web"), all, &renders).expect("whole")
         };
         let plain = settled(json!({labels::ADDON_RENDER: "d1"}));
         let other = settled(json!({labels::ADDON_RENDER: "d2", "team": "blue"}));
         assert_eq!(plain[0].digest, other[0].digest);
         assert_eq!(plain[0].object, other[0].object);
-    }
-
-    /// An envelope is the only one, and somebody has taken it away.
-    #[test]
-    fn envelopes_that_are_all_gone_are_missed() {
-        let had = ResourceIdentifier {
-            kind: "ResourceEnvelope".to_owned(),
-            name: "a".to_owned(),
-            namespace: Some("web".to_owned()),
-            ..Default::default()
-        };
-        let (had, nothing) = (vec![had], Vec::new());
-        for (what, placement, remembered, keeps) in [
-            ("its own placement", "addon-web", &nothing, true),
-            ("its own, later", "addon-web", &had, true),
-            ("a user's that never had it", "users", &nothing, false),
-            ("a user's that had it", "users", &had, true),
-            ("another placement", "other", &had, false),
-        ] {
-            let renders = told(Some(vec![listed("a", "1")]));
-            let settled = settle(
-                Vec::new(),
-                &renders,
-                &ObjectKey::cluster(placement),
-                remembered,
-            );
-            let kept = matches!(settled, Err(SelectError::Unwritten(_)));
-            assert_eq!(kept, keeps, "{what}");
-        }
-        // One that goes lists nothing.
-        let settled = settle(
-            Vec::new(),
-            &told(Some(vec![])),
-            &ObjectKey::cluster("addon-web"),
-            &had,
-        );
-        assert_eq!(settled.map(|all| all.len()), Ok(0));
     }
 }

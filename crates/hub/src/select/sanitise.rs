@@ -3,6 +3,8 @@
 use serde_json::{Map, Value};
 use windlass_api::labels;
 
+use super::renders::OWNED;
+
 const METADATA: [&str; 8] = [
     "resourceVersion",
     "generation",
@@ -13,7 +15,8 @@ const METADATA: [&str; 8] = [
     "managedFields",
     "ownerReferences",
 ];
-const ANNOTATIONS: [&str; 3] = [
+const ANNOTATIONS: [&str; 4] = [
+    OWNED,
     // Only the hub vouches, and only afterwards.
     labels::ADDON_VOUCHED,
     "kubectl.kubernetes.io/last-applied-configuration",

@@ -134,7 +134,11 @@ pub fn render_part(
         scope,
         confinement: &Confinement::new(allowed).unwrap(),
     };
-    let parts = [Part { object, envelope }];
+    let parts = [Part {
+        object,
+        envelope,
+        vouched: false,
+    }];
     render(&view, &parts).map(|mut all| all.remove(0))
 }
 
