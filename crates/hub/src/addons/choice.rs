@@ -42,6 +42,16 @@ pub(super) fn choose(
     let versions = chart
         .as_ref()
         .map_or(&[][..], |chart| chart.spec.versions.as_slice());
+    among(addon, known, versions).map_err(|error| why_not(caches, addon, chart.as_deref(), &error))
+}
+
+/// The same, of these versions.
+fn among(
+    addon: &Addon,
+    known: &AddonStatus,
+    versions: &[ChartVersion],
+) -> Result<Chosen, ChoiceError> {
+    let asked = &addon.spec.chart;
     let follows = addon.spec.update_policy == Some(UpdatePolicy::Automatic);
     let offered = newest(asked.version.as_deref(), versions);
     let same = known.chosen_for.as_ref() == Some(asked);
@@ -61,7 +71,7 @@ pub(super) fn choose(
         }
         (Some(kept), Err(_)) => Ok(stays(kept, versions, known)),
         (None, Ok(offered)) => Ok(fresh(offered)),
-        (None, Err(error)) => Err(why_not(caches, addon, chart.as_deref(), &error)),
+        (None, Err(error)) => Err(error),
     }
 }
 
@@ -155,4 +165,145 @@ fn why_not(
         return Outcome::Refused(Why::new("ChartNotFound", message));
     }
     Outcome::Refused(Why::new("VersionNotFound", error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_api::addon::placed::ChartChoice;
+
+    use super::*;
+
+    /// What is chosen of these versions (`VERSION DIGEST`) for that range, when this runs: the version with its
+    /// digest, and what is held back.
+    fn chosen(
+        range: &str,
+        policy: UpdatePolicy,
+        runs: Option<(&str, &str)>,
+        offers: &[&str],
+    ) -> String {
+        let mut addon = Addon::default();
+        addon.spec.chart = ChartChoice {
+            version: Some(range.to_owned()),
+            ..ChartChoice::default()
+        };
+        addon.spec.update_policy = Some(policy);
+        let mut known = AddonStatus::default();
+        if let Some((of, what)) = runs {
+            let (version, digest) = what.split_once(' ').expect("two words");
+            known.version = Some(version.to_owned());
+            known.chart_digest = Some(digest.to_owned());
+            known.chosen_for = Some(ChartChoice {
+                version: Some(of.to_owned()),
+                ..ChartChoice::default()
+            });
+        }
+        let versions: Vec<ChartVersion> = offers
+            .iter()
+            .map(|offer| {
+                let (version, digest) = offer.split_once(' ').expect("two words");
+                ChartVersion {
+                    version: version.to_owned(),
+                    digest: Some(digest.to_owned()),
+                    ..ChartVersion::default()
+                }
+            })
+            .collect();
+        let Ok(chosen) = among(&addon, &known, &versions) else {
+            return "none".to_owned();
+        };
+        let mut words = vec![
+            chosen.version.version,
+            chosen.version.digest.unwrap_or_default(),
+        ];
+        words.extend(chosen.is_kept.then(|| "kept".to_owned()));
+        words.extend(chosen.is_republished.then(|| "republished".to_owned()));
+        words.extend(chosen.held_back.map(|other| format!("not {other}")));
+        words.join(" ")
+    }
+
+    #[test]
+    fn which_version_it_gets() {
+        use UpdatePolicy::{Automatic, Manual};
+        let both = ["1.1.0 b", "1.0.0 a"];
+        let runs = |of, what| Some((of, what));
+        for (what, range, policy, runs, offers, expected) in [
+            ("nothing runs", "^1", Manual, None, &both[..], "1.1.0 b"),
+            ("one version", "1.0.0", Manual, None, &both, "1.0.0 a"),
+            ("none fits", "^2", Manual, None, &both, "none"),
+            (
+                "news",
+                "^1",
+                Manual,
+                runs("^1", "1.0.0 a"),
+                &both,
+                "1.0.0 a kept not 1.1.0",
+            ),
+            (
+                "news, followed",
+                "^1",
+                Automatic,
+                runs("^1", "1.0.0 a"),
+                &both,
+                "1.1.0 b",
+            ),
+            (
+                "asked for anew",
+                "~1.1",
+                Manual,
+                runs("^1", "1.0.0 a"),
+                &both,
+                "1.1.0 b",
+            ),
+            (
+                "no news",
+                "^1",
+                Automatic,
+                runs("^1", "1.1.0 b"),
+                &both,
+                "1.1.0 b kept",
+            ),
+            (
+                "a pin",
+                "1.0.0",
+                Automatic,
+                runs("1.0.0", "1.0.0 a"),
+                &both,
+                "1.0.0 a kept",
+            ),
+            (
+                "no catalogue",
+                "^1",
+                Automatic,
+                runs("^1", "1.0.0 a"),
+                &[],
+                "1.0.0 a kept",
+            ),
+            (
+                "no catalogue, asked for anew",
+                "^2",
+                Automatic,
+                runs("^1", "1.0.0 a"),
+                &[],
+                "none",
+            ),
+            (
+                "published anew",
+                "^1",
+                Manual,
+                runs("^1", "1.1.0 was"),
+                &both,
+                "1.1.0 was kept republished not 1.1.0",
+            ),
+            (
+                "published anew, followed",
+                "^1",
+                Automatic,
+                runs("^1", "1.1.0 was"),
+                &both,
+                "1.1.0 b",
+            ),
+        ] {
+            assert_eq!(chosen(range, policy, runs, offers), expected, "{what}");
+        }
+    }
 }
