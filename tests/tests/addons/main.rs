@@ -1,6 +1,10 @@
 //! Addons on a real fleet: charts packed by the real Helm, rendered by it, and what a user sees of them on the hub
 //! and on two members.
-#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test that can't go on fails, and one that measures has a clock"
+)]
 
 mod bed;
 mod bounds;

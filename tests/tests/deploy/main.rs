@@ -205,10 +205,17 @@ fn the_account_may_what_it_needs(fleet: &Fleet) {
             "update clusterstagedupdatestrategies.placement.kubernetes-fleet.io",
             "no",
         ),
+        // Those of Addons.
         (
             "create clusterresourceplacements.placement.kubernetes-fleet.io",
-            "no",
+            "yes",
         ),
+        (
+            "create resourceenvelopes.placement.kubernetes-fleet.io -n web",
+            "yes",
+        ),
+        ("create addons.addons.windlass.dev", "no"),
+        ("delete addonrepositories.addons.windlass.dev", "no"),
         (
             "delete clusterresourceplacements.placement.kubernetes-fleet.io",
             "no",
