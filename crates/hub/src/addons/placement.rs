@@ -159,17 +159,25 @@ pub(super) fn state(world: &World, addon: &Addon, render: &str) -> Placed {
     let Some(placement) = world.placements.get(&key) else {
         return Placed::Progressing(format!("ClusterResourcePlacement {name} is not made yet."));
     };
-    let groups = world.groups_of(&key);
-    let latest = groups.latest();
-    let holds = latest.is_some_and(|(_, group)| {
-        let annotations = group
-            .master
-            .as_ref()
-            .and_then(|master| master.metadata.annotations.as_ref());
+    told(&placement, latest(world, addon, render, &key))
+}
+
+/// The index of the latest version of a placement, and whether it holds that render.
+fn latest(world: &World, addon: &Addon, render: &str, key: &ObjectKey) -> Option<(u64, bool)> {
+    let groups = world.groups_of(key);
+    groups.latest().map(|(index, group)| {
+        let master = group.master.as_ref();
+        let annotations = master.and_then(|master| master.metadata.annotations.as_ref());
         let named = annotations.and_then(|all| all.get(labels::ADDON_RENDERS));
         let wanted = format!("{}={render}", addon.name_any());
-        named.is_some_and(|named| named.split(',').any(|one| one == wanted))
-    });
+        let holds = named.is_some_and(|named| named.split(',').any(|one| one == wanted));
+        (index, holds)
+    })
+}
+
+/// The same, of what a placement says.
+fn told(placement: &Placement, latest: Option<(u64, bool)>) -> Placed {
+    let name = placement.name_any();
     if placement.metadata.deletion_timestamp.is_some() {
         return Placed::Progressing(format!("ClusterResourcePlacement {name} is being deleted."));
     }
@@ -178,17 +186,14 @@ pub(super) fn state(world: &World, addon: &Addon, render: &str) -> Placed {
     if let Some((Status::False, "InvalidResourceSelectors", message)) = scheduled {
         return Placed::Failed(format!("ClusterResourcePlacement {name}: {message}"));
     }
-    let (Some((index, _)), true) = (latest, holds) else {
-        let hint = match addon.spec.placement.reference {
-            Some(_) => format!(
-                " It has to select the envelopes by the label {}={}.",
-                labels::ADDON,
-                addon.name_any()
-            ),
-            None => String::new(),
+    let Some((index, true)) = latest else {
+        // Why it does not choose anything new, an envelope that it does not select, say.
+        let why = match scheduled {
+            Some((Status::Unknown, _, message)) => format!(": {message}"),
+            _ => ".".to_owned(),
         };
         return Placed::Progressing(format!(
-            "ClusterResourcePlacement {name} has not taken up this render yet.{hint}"
+            "ClusterResourcePlacement {name} has not taken up this render yet{why}"
         ));
     };
     let observed = told.and_then(|told| told.observed_resource_index.as_deref());
@@ -197,10 +202,7 @@ pub(super) fn state(world: &World, addon: &Addon, render: &str) -> Placed {
         .unwrap_or_default();
     let is_old =
         |condition: &Condition| condition.observed_generation != placement.metadata.generation;
-    if observed != Some(index.to_string().as_str())
-        || conditions.is_empty()
-        || conditions.iter().any(is_old)
-    {
+    if observed != Some(index.to_string().as_str()) || conditions.iter().any(is_old) {
         return Placed::Progressing(format!(
             "ClusterResourcePlacement {name} does not report on this render yet."
         ));
@@ -211,27 +213,34 @@ pub(super) fn state(world: &World, addon: &Addon, render: &str) -> Placed {
 /// What the conditions of a placement come to. Only words that stay the same while clusters come along one by
 /// one: whoever wants to know how many looks at the placement.
 fn told_by(name: &str, conditions: &[Condition]) -> Placed {
+    let stage = |condition: &Condition| {
+        let type_ = condition
+            .type_
+            .trim_start_matches("ClusterResourcePlacement");
+        type_.to_owned()
+    };
     let Some(first) = conditions
         .iter()
         .find(|condition| status(condition) != Status::True)
     else {
-        let last = conditions
-            .last()
-            .map_or("", |condition| condition.message.as_str());
-        return Placed::Available(format!("ClusterResourcePlacement {name}: {last}"));
+        let last = conditions.last();
+        let last = last.filter(|last| matches!(&*stage(last), "Available" | "DiffReported"));
+        return match last {
+            Some(last) => {
+                Placed::Available(format!("ClusterResourcePlacement {name}: {}", last.message))
+            }
+            None => {
+                Placed::Progressing(format!("ClusterResourcePlacement {name} does not say yet."))
+            }
+        };
     };
-    let stage = first.type_.trim_start_matches("ClusterResourcePlacement");
+    let stage = stage(first);
     let message = format!(
         "ClusterResourcePlacement {name}: {stage} is {}, {}; see windlass status {name}",
         first.status, first.reason
     );
-    let failing = status(first) == Status::False
-        && (is_timeout(first)
-            || matches!(
-                stage,
-                "Overridden" | "WorkSynchronized" | "Applied" | "DiffReported"
-            ));
-    if failing {
+    let fails = ["Overridden", "WorkSynchronized", "Applied", "DiffReported"];
+    if status(first) == Status::False && (is_timeout(first) || fails.contains(&&*stage)) {
         Placed::Failing(message)
     } else {
         Placed::Progressing(message)
@@ -244,4 +253,134 @@ fn condition<'a>(told: &'a PlacementStatus, ending: &str) -> Option<(Status, &'a
     let type_ = format!("ClusterResourcePlacement{ending}");
     let found = find(all, &type_)?;
     Some((status(found), &found.reason, &found.message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A placement of generation 2 whose conditions are these: type, status, generation.
+    fn placement(index: &str, conditions: &[(&str, &str, i64)]) -> Placement {
+        let conditions: Vec<Value> = conditions
+            .iter()
+            .map(|(type_, status, generation)| {
+                json!({
+                    "type": format!("ClusterResourcePlacement{type_}"), "status": status, "reason": "R",
+                    "message": format!("about {type_}"), "observedGeneration": generation,
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                })
+            })
+            .collect();
+        let whole = json!({
+            "metadata": {"name": "p", "generation": 2}, "spec": {"resourceSelectors": []},
+            "status": {"observedResourceIndex": index, "conditions": conditions},
+        });
+        serde_json::from_value(whole).expect("it is a placement")
+    }
+
+    #[test]
+    fn how_far_a_render_has_come() {
+        let fine = [("Scheduled", "True", 2), ("Available", "True", 2)];
+        for (what, of, latest, expected) in [
+            (
+                "all there",
+                placement("3", &fine),
+                Some((3, true)),
+                "available: about Available",
+            ),
+            (
+                "no version",
+                placement("", &fine),
+                None,
+                "not taken up this render yet.",
+            ),
+            (
+                "another render",
+                placement("3", &fine),
+                Some((3, false)),
+                "not taken up this render yet.",
+            ),
+            (
+                "it tells of an older one",
+                placement("2", &fine),
+                Some((3, true)),
+                "does not report on this render",
+            ),
+            (
+                "it tells of no single one",
+                placement("", &fine),
+                Some((3, true)),
+                "does not report on this render",
+            ),
+            (
+                "nothing can be chosen",
+                placement("3", &[("Scheduled", "Unknown", 2)]),
+                Some((3, false)),
+                "not taken up this render yet: about Scheduled",
+            ),
+            (
+                "on its way",
+                placement("3", &[("Scheduled", "True", 2), ("Available", "False", 2)]),
+                Some((3, true)),
+                "Available is False, R",
+            ),
+            (
+                "about an older spec",
+                placement("3", &[("Scheduled", "True", 2), ("Available", "True", 1)]),
+                Some((3, true)),
+                "does not report on this render",
+            ),
+            (
+                "refused somewhere",
+                placement("3", &[("Scheduled", "True", 2), ("Applied", "False", 2)]),
+                Some((3, true)),
+                "failing: Applied is False, R",
+            ),
+            (
+                "no word",
+                placement("3", &[("Scheduled", "True", 2)]),
+                Some((3, true)),
+                "does not say yet",
+            ),
+        ] {
+            let said = match told(&of, latest) {
+                Placed::Available(said) => format!("available: {said}"),
+                Placed::Progressing(said) => format!("progressing: {said}"),
+                Placed::Failing(said) => format!("failing: {said}"),
+                Placed::Failed(said) => format!("failed: {said}"),
+                Placed::Waits(why) | Placed::Refused(why) => why.message,
+            };
+            let said = said.replace("ClusterResourcePlacement p: ", "");
+            assert!(said.contains(expected), "{what}: {said}");
+            assert_eq!(said.starts_with("available"), what == "all there", "{said}");
+        }
+        let mut refused = placement("3", &[("Scheduled", "False", 2)]);
+        let conditions = refused
+            .status
+            .as_mut()
+            .and_then(|status| status.conditions.as_mut());
+        for condition in conditions.into_iter().flatten() {
+            condition.reason = "InvalidResourceSelectors".to_owned();
+        }
+        assert!(matches!(told(&refused, None), Placed::Failed(_)));
+    }
+
+    #[test]
+    fn what_the_api_server_adds_is_no_difference() {
+        for (is, should, same) in [
+            (json!({"a": 1, "added": 2}), json!({"a": 1}), true),
+            (json!({"a": 1}), json!({"a": 1, "b": 2}), false),
+            (
+                json!({"a": {"b": 1, "added": 1}}),
+                json!({"a": {"b": 1}}),
+                true,
+            ),
+            (json!({"a": 2}), json!({"a": 1}), false),
+            (json!([{"a": 1, "added": 1}]), json!([{"a": 1}]), true),
+            (json!([1, 2]), json!([1]), false),
+            (json!([2, 1]), json!([1, 2]), false),
+        ] {
+            assert_eq!(covers(&is, &should), same, "{is} {should}");
+        }
+    }
 }
