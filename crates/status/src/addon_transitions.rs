@@ -21,7 +21,14 @@ use crate::transitions::Transition;
 pub fn of_repository(old: &[Condition], new: &[Condition]) -> Vec<Transition> {
     let mut news = Vec::new();
     news.extend(turned(old, new, "Ready", "Sync", false));
-    news.extend(turned(old, new, "Synced", "Sync", true));
+    let synced = turned(old, new, "Synced", "Sync", true);
+    // What makes it stalled at once is told once.
+    let synced = synced.filter(|synced| {
+        !news
+            .iter()
+            .any(|told| told.note == synced.note && told.is_warning)
+    });
+    news.extend(synced);
     news.extend(stalled(old, new, &news, "Sync"));
     news
 }
@@ -142,6 +149,13 @@ mod tests {
             ("Synced", "False", "SyncFailed"),
             ("Stalled", "True", "AuthenticationFailed"),
         ];
+        let mut told = conditions(refused);
+        told.iter_mut()
+            .for_each(|condition| condition.message = "401".to_owned());
+        assert_eq!(
+            reasons(&of_repository(&conditions(healthy), &told)),
+            [(true, "AuthenticationFailed")]
+        );
         let rows: &[(&[_], &[_], &[_])] = &[
             (&[], healthy, &[(false, "Success")]),
             (healthy, healthy, &[]),
@@ -153,7 +167,7 @@ mod tests {
             (
                 &[("Ready", "Unknown", "AwaitingInitialSync")],
                 dead,
-                &[(true, "RetriesExceeded"), (true, "SyncFailed")],
+                &[(true, "RetriesExceeded")],
             ),
         ];
         for (old, new, expected) in rows {

@@ -198,7 +198,7 @@ impl<'a> Index<'a> {
                     Ok(None)
                 }
             },
-            Frame::Versions => Ok(self.entry(piece)),
+            Frame::Versions => self.entry(piece),
             Frame::Entry(key) => match key.take() {
                 Some(field) => Ok(self.draft.take(field, piece)),
                 None => {
@@ -230,12 +230,7 @@ impl<'a> Index<'a> {
         name: Option<String>,
         piece: Piece<'_>,
     ) -> Result<Option<Frame>, Trouble> {
-        // What is behind it is not known: nothing may be pruned for want of it.
-        if matches!(piece, Piece::Unknown) {
-            return Err(Trouble::no_index(
-                "it has a reference in place of a chart's versions; such are not followed",
-            ));
-        }
+        is_known(piece)?;
         let (Some(name), Piece::List | Piece::Null) = (name, piece) else {
             self.collector.skip();
             self.has_other = true;
@@ -263,13 +258,14 @@ impl<'a> Index<'a> {
         self.catalogue.skipped += finished.skipped;
     }
 
-    fn entry(&mut self, piece: Piece<'_>) -> Option<Frame> {
+    fn entry(&mut self, piece: Piece<'_>) -> Result<Option<Frame>, Trouble> {
+        is_known(piece)?;
         if matches!(piece, Piece::Map) {
             self.draft = Draft::default();
-            return Some(Frame::Entry(None));
+            return Ok(Some(Frame::Entry(None)));
         }
         self.collector.skip();
-        None
+        Ok(None)
     }
 
     fn close(&mut self) {
@@ -392,6 +388,16 @@ impl Draft {
             Piece::Null => {}
             _ => self.bad = true,
         }
+    }
+}
+
+/// What charts or versions are behind a reference is not known: nothing may be pruned for want of them.
+fn is_known(piece: Piece<'_>) -> Result<(), Trouble> {
+    match piece {
+        Piece::Unknown => Err(Trouble::no_index(
+            "it has a reference in place of a chart's versions; such are not followed",
+        )),
+        _ => Ok(()),
     }
 }
 
