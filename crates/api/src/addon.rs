@@ -152,8 +152,8 @@ pub struct RepositoryStatus {
     /// When the repository was last read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_successful_fetch_time: Option<Time>,
-    /// Digest of what decides where and as whom it was read then: url, charts, TLS options and the versions
-    /// of the Secrets, whose content no status gives a hint of. What was read with others is no evidence that these work.
+    /// Digest of what decides where and as whom it was read then: url, charts, TLS options and the
+    /// Secrets, of whose content it gives no hint. What was read with others is no evidence that these work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fetched_spec_digest: Option<String>,
     /// The same of the last attempt, whatever came of it: with another one, an attempt is due at once.

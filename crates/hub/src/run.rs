@@ -42,7 +42,7 @@ const DELIVERY_WORKERS: usize = 1024;
 /// Overrides worked on at once.
 const OVERRIDE_WORKERS: usize = 4;
 /// Add-on repositories read at once: each may take a minute.
-const REPOSITORY_WORKERS: usize = 64;
+const REPOSITORY_WORKERS: usize = 16;
 /// Addons worked on at once: each may wait for its repository. An idle worker is a small thing.
 const ADDON_WORKERS: usize = 256;
 /// Clusters looked at at once.

@@ -62,12 +62,16 @@ pub struct AddonSpec {
     pub chart: ChartChoice,
     /// Namespace that the chart is rendered for, on the hub and on the members. The hub makes it if it is
     /// not there, and never removes it.
-    #[schemars(length(min = 1, max = 63), extend("x-kubernetes-validations" = [
+    #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"),
+        extend("x-kubernetes-validations" = [
         {"rule": "self == oldSelf", "message": "namespace is immutable; create another Addon"}]))]
     pub namespace: String,
     /// Name that the chart is rendered with, Helm's release name; absent means that of the Addon.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 53))]
+    #[schemars(
+        length(min = 1, max = 53),
+        regex(pattern = r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$")
+    )]
     pub release_name: Option<String>,
     /// Values, over those of the chart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -120,7 +124,10 @@ pub struct Capabilities {
     pub kubernetes_version: Option<String>,
     /// API versions that the clusters have besides those of Kubernetes, such as `monitoring.coreos.com/v1`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 200), inner(length(min = 1, max = 256)))]
+    #[schemars(
+        length(max = 200),
+        inner(length(min = 1, max = 256), regex(pattern = r"^[^,]+$"))
+    )]
     pub api_versions: Option<Vec<String>>,
 }
 
@@ -128,7 +135,9 @@ pub struct Capabilities {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Default, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
-    {"rule": "has(self.ref) != has(self.inline)", "message": "exactly one of ref and inline must be set"}]))]
+    {"rule": "has(self.ref) != has(self.inline)", "message": "exactly one of ref and inline must be set"},
+    {"rule": "has(self.ref) == has(oldSelf.ref) && (!has(self.ref) || self.ref.name == oldSelf.ref.name)",
+     "message": "which placement it is is immutable, for another one would take off what this one has placed; create another Addon"}]))]
 pub struct AddonPlacement {
     /// A ClusterResourcePlacement of the user's that selects what the Addon makes, by the label
     /// `addons.windlass.dev/addon`.

@@ -149,42 +149,60 @@ impl AddonActor {
             Err(outcome) => return Ok((outcome, None)),
         };
         known.available_version.clone_from(&chosen.held_back);
+        let Err(outcome) = self.render(live, known, &chosen).await? else {
+            return Ok((self.place(live, known).await?, None));
+        };
+        // Nobody's wish has changed: it is Helm that did, or a version that is followed. What runs is as good.
+        let listed = known.envelopes.clone().unwrap_or_default();
+        if !serves(live, known) || !self.holds(live, known, &listed).await? {
+            return Ok((outcome, None));
+        }
+        tracing::warn!(
+            ?outcome,
+            "what runs stays: what would come after it can't be rendered"
+        );
+        if !chosen.is_kept {
+            known.available_version = Some(chosen.version.version.clone());
+        }
+        Ok((self.place(live, known).await?, Some(LATER)))
+    }
+
+    /// Brings the envelopes to what the Addon asks for, if they are not there yet.
+    async fn render(
+        &self,
+        live: &mut Arc<Addon>,
+        known: &mut AddonStatus,
+        chosen: &Chosen,
+    ) -> Result<Result<(), Outcome>, ApiError> {
         let helm = match self.renderer.version().await {
             Ok(version) => version.to_owned(),
-            Err(error) => return Ok((failed(&error), None)),
+            Err(error) => return Ok(Err(failed(&error))),
         };
-        let wish = match self.wish(addon, known, &chosen).await? {
+        let wish = match self.wish(live, known, chosen).await? {
             Ok(wish) => wish,
-            Err(outcome) => return Ok((outcome, None)),
+            Err(outcome) => return Ok(Err(outcome)),
         };
         let digest = wish.request.digest(&helm);
-        let is_told = |digest: Digest| {
-            let told = known.render_digest.as_deref();
-            told.is_some_and(|told| digest.is(told))
-        };
-        let rendered = is_told(digest);
-        // The same under another Helm is no wish of anybody's: what runs is as good.
-        let by_old_helm = known.helm_version.as_deref();
-        let by_old_helm = by_old_helm.is_some_and(|old| is_told(wish.request.digest(old)));
         let listed = known.envelopes.clone().unwrap_or_default();
-        let holds = (rendered || by_old_helm) && self.holds(addon, known, &listed).await?;
-        if !(rendered && holds) {
-            match self
-                .renew(live, known, &chosen, wish, (&helm, digest))
-                .await?
-            {
-                Ok(()) => {}
-                Err(outcome) if holds => {
-                    tracing::warn!(
-                        ?outcome,
-                        "what runs stays: it could not be rendered by another Helm"
-                    );
-                    return Ok((self.place(live, known).await?, Some(LATER)));
-                }
-                Err(outcome) => return Ok((outcome, None)),
-            }
+        if is_told(known, digest)
+            && !self.has_learned(known).await?
+            && self.holds(live, known, &listed).await?
+        {
+            return Ok(Ok(()));
         }
-        Ok((self.place(live, known).await?, None))
+        self.renew(live, known, chosen, wish, (&helm, digest)).await
+    }
+
+    /// Whether the hub knows a kind now of which it was assumed where its objects live.
+    async fn has_learned(&self, known: &AddonStatus) -> Result<bool, ApiError> {
+        let Some(assumed) = &known.assumed_kinds else {
+            return Ok(false);
+        };
+        let kinds = self.discovery.preferred().await?;
+        Ok(kinds.iter().any(|kind| {
+            let (name, group) = (&kind.resource.kind, &kind.resource.group);
+            assumed.contains(&format!("{name}.{group}"))
+        }))
     }
 
     /// What is to be rendered; with the archive, if only that tells which chart it is.
@@ -226,6 +244,7 @@ impl AddonActor {
         wish: Wish,
         (helm, digest): (&str, Digest),
     ) -> Result<Result<(), Outcome>, ApiError> {
+        let _turn = self.turns.all().acquire().await;
         let made = match self.make(live, chosen, wish.archive, helm, digest).await? {
             Ok(made) => made,
             Err(outcome) => return Ok(Err(outcome)),
@@ -380,6 +399,21 @@ impl AddonActor {
         // No code that can panic runs under the lock.
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a render is the one that the status tells of.
+fn is_told(known: &AddonStatus, digest: Digest) -> bool {
+    let told = known.render_digest.as_deref();
+    told.is_some_and(|told| digest.is(told))
+}
+
+/// Whether what is rendered is what is asked for, but for Helm's version and for what a followed range offers.
+fn serves(addon: &Addon, known: &AddonStatus) -> bool {
+    let (Some(chart), Some(helm)) = (&known.chart_digest, &known.helm_version) else {
+        return false;
+    };
+    known.chosen_for.as_ref() == Some(&addon.spec.chart)
+        && is_told(known, making::request(addon, chart.clone()).digest(helm))
 }
 
 /// What is asked of Helm.

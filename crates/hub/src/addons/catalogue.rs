@@ -81,7 +81,10 @@ pub(super) async fn write(
     results.into_iter().collect::<Result<(), _>>()?;
     for (_, chart) in before {
         caches.wanted().pruning(&chart.name_any());
-        writer.delete(&*chart).await?;
+        if let Err(error) = writer.delete(&*chart).await {
+            caches.wanted().not_pruned(&chart.name_any());
+            return Err(error);
+        }
         caches.charts.observe_deleted(&chart);
     }
     Ok(())

@@ -148,7 +148,8 @@ fn why_not(
         && let Some(exact) = asked.version.as_deref().and_then(Loose::parse)
     {
         let generation = addon.metadata.generation.unwrap_or_default();
-        let words = format!("{generation} {}", exact.text);
+        let uid = addon.uid().unwrap_or_default();
+        let words = format!("{uid} {generation} {}", exact.text);
         if caches.wanted().ask(name, &addon.name_any(), words) {
             let message = format!(
                 "Version {} is looked for among those that the AddonChart leaves out.",

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::{Value, json};
@@ -160,15 +161,19 @@ pub(super) async fn conflict(
     Ok(None)
 }
 
-/// Whether an object was made for this Addon, or for one before it of that name.
+/// Whether an object was made for this Addon, or for one before it of that name; also one that was orphaned.
 fn belongs<K: ResourceExt>(object: &K, addon: &Addon) -> bool {
-    let uid = addon.uid().unwrap_or_default();
-    let label = object.labels().get(labels::ADDON);
-    label.is_some_and(|label| *label == addon.name_any())
-        || object
-            .owner_references()
-            .iter()
-            .any(|owner| owner.uid == uid)
+    let ours = owner_of(addon);
+    let owners = object.owner_references();
+    let is_same = |owner: &OwnerReference| {
+        owner.uid == ours.uid
+            || (owner.kind == ours.kind
+                && owner.api_version == ours.api_version
+                && owner.name == ours.name)
+    };
+    let is_marked = object.labels().get(labels::ADDON) == Some(&ours.name)
+        && object.annotations().contains_key(labels::ADDON_RENDER);
+    owners.iter().any(is_same) || (owners.is_empty() && is_marked)
 }
 
 /// The envelope that is listed, if it is among these objects as it should be.

@@ -77,16 +77,37 @@ pub(super) fn input(addon: &Addon, known: &AddonStatus, chosen: &Chosen) -> Opti
 }
 
 /// How many charts are fetched from one repository at once. Those of others don't wait for one that hangs.
-const FETCHES: usize = 4;
+const FETCHES: usize = 2;
 
 /// See [`FETCHES`]. Clones share everything.
-#[derive(Clone, Default)]
-pub(super) struct Turns(Arc<DashMap<String, Arc<Semaphore>>>);
+#[derive(Clone)]
+pub(super) struct Turns {
+    of: Arc<DashMap<String, Arc<Semaphore>>>,
+    /// Who holds an archive, or is about to.
+    all: Arc<Semaphore>,
+}
+
+/// How many archives are in memory at once, all in all.
+const ARCHIVES: usize = 16;
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self {
+            of: Arc::default(),
+            all: Arc::new(Semaphore::new(ARCHIVES)),
+        }
+    }
+}
 
 impl Turns {
     fn of(&self, repository: &str) -> Arc<Semaphore> {
-        let turns = self.0.entry(repository.to_owned());
+        let turns = self.of.entry(repository.to_owned());
         Arc::clone(&turns.or_insert_with(|| Arc::new(Semaphore::new(FETCHES))))
+    }
+
+    /// Whose turn it is to hold an archive.
+    pub(super) fn all(&self) -> &Semaphore {
+        &self.all
     }
 }
 

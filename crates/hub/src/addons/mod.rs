@@ -292,6 +292,11 @@ impl Wanted {
         self.lock().pruned.insert(chart.to_owned());
     }
 
+    /// It could not.
+    pub(crate) fn not_pruned(&self, chart: &str) {
+        self.lock().pruned.remove(chart);
+    }
+
     /// An AddonChart is gone: it is written again, unless that was the hub.
     fn chart_gone(&self, chart: &str, repository: &str) {
         let mut state = self.lock();

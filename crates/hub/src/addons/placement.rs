@@ -76,7 +76,11 @@ pub(super) async fn ensure(
     }
     let asked = wanted.annotations().get(ASKED);
     let (is, should) = (json!(live.spec), json!(wanted.spec));
-    if live.annotations().get(ASKED) == asked && covers(&is, &should) {
+    // What nobody asks for is somebody's doing; within what is asked for the API server adds defaults.
+    let added = ["policy", "strategy"]
+        .iter()
+        .any(|field| should.get(field).is_none() && is.get(field).is_some());
+    if live.annotations().get(ASKED) == asked && !added && covers(&is, &should) {
         return Ok(Ok(()));
     }
     let mut changed: Placement = (*live).clone();
@@ -224,14 +228,18 @@ fn told_by(name: &str, conditions: &[Condition]) -> Placed {
         .find(|condition| status(condition) != Status::True)
     else {
         let last = conditions.last();
-        let last = last.filter(|last| matches!(&*stage(last), "Available" | "DiffReported"));
+        let last = last.map(|last| (stage(last), &last.message));
         return match last {
-            Some(last) => {
-                Placed::Available(format!("ClusterResourcePlacement {name}: {}", last.message))
+            Some((stage, message)) if stage == "Available" => {
+                Placed::Available(format!("ClusterResourcePlacement {name}: {message}"))
             }
-            None => {
-                Placed::Progressing(format!("ClusterResourcePlacement {name} does not say yet."))
-            }
+            Some((stage, _)) if stage == "DiffReported" => Placed::Progressing(format!(
+                "ClusterResourcePlacement {name} reports differences and applies nothing, by its apply strategy."
+            )),
+            Some((stage, _)) if stage == "Scheduled" => Placed::Progressing(format!(
+                "ClusterResourcePlacement {name} has chosen no cluster, or does not say more yet."
+            )),
+            _ => Placed::Progressing(format!("ClusterResourcePlacement {name} does not say yet.")),
         };
     };
     let stage = stage(first);
@@ -331,6 +339,15 @@ mod tests {
                 "does not report on this render",
             ),
             (
+                "differences only",
+                placement(
+                    "3",
+                    &[("Scheduled", "True", 2), ("DiffReported", "True", 2)],
+                ),
+                Some((3, true)),
+                "progressing: ",
+            ),
+            (
                 "refused somewhere",
                 placement("3", &[("Scheduled", "True", 2), ("Applied", "False", 2)]),
                 Some((3, true)),
@@ -340,7 +357,7 @@ mod tests {
                 "no word",
                 placement("3", &[("Scheduled", "True", 2)]),
                 Some((3, true)),
-                "does not say yet",
+                "has chosen no cluster",
             ),
         ] {
             let said = match told(&of, latest) {
