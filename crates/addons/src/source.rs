@@ -143,7 +143,7 @@ impl Source {
             charts: spec.charts.clone(),
             timeout: timeout(spec),
             max_versions: max_versions(spec),
-            digest: digest(spec, credentials, certificates),
+            digest: digest(spec, &url, credentials, certificates),
             protocol,
             url,
         })
@@ -271,6 +271,7 @@ fn max_versions(spec: &RepositorySpec) -> usize {
 
 fn digest(
     spec: &RepositorySpec,
+    url: &Url,
     credentials: Option<&SecretData>,
     certificates: Option<&SecretData>,
 ) -> Digest {
@@ -286,7 +287,8 @@ fn digest(
         "url": spec.url,
         "charts": charts,
         "insecureSkipVerify": spec.insecure_skip_verify.unwrap_or(false),
-        "plainHTTP": spec.plain_http.unwrap_or(false),
+        // What plainHTTP comes to depends on the host.
+        "scheme": url.scheme(),
         "credentials": credentials.map(content),
         "certificates": certificates.map(content),
     }))
