@@ -374,7 +374,6 @@ fn the_digest_tells_what_decides_where_and_as_whom() {
             &token,
             &[],
         ),
-        digest(&changed(|spec| spec.plain_http = Some(true)), &token, &[]),
     ];
     let ours = digest(&base, &token, &[]);
     let mut all: BTreeSet<_> = others.into();
@@ -386,7 +385,15 @@ fn the_digest_tells_what_decides_where_and_as_whom() {
         changed(|spec| spec.suspend = Some(true)),
         changed(|spec| spec.max_versions = Some(1)),
         changed(|spec| spec.insecure_skip_verify = Some(false)),
+        changed(|spec| spec.plain_http = Some(true)),
     ];
+    let registry = |plain_http| RepositorySpec {
+        plain_http,
+        ..spec("oci://127.0.0.1:5000/web")
+    };
+    let plain = digest(&registry(None), &token, &[]);
+    assert_eq!(digest(&registry(Some(true)), &token, &[]), plain);
+    assert_ne!(digest(&registry(Some(false)), &token, &[]), plain);
     for spec in same {
         assert_eq!(digest(&spec, &token, &[]), ours);
     }
