@@ -38,6 +38,9 @@ impl Fault {
     }
 }
 
+/// What every message says that tells of another digest than the one that was promised.
+pub(crate) const MISMATCH: &str = "digest";
+
 /// A reading that has failed. The message is for people: it says what was asked of which host, what came
 /// back and what to do, and never holds a credential.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,6 +100,12 @@ impl Failure {
             _ => Fault::SourceRejectedRequest,
         };
         Some(Self::Terminal { fault, message })
+    }
+
+    /// Whether what came is not what it was said to be: its digest is another one.
+    #[must_use]
+    pub fn is_mismatch(&self) -> bool {
+        self.to_string().contains(MISMATCH)
     }
 
     /// What it is, if somebody has to mend something.

@@ -23,6 +23,7 @@
 
 mod yaml;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Map, Value};
@@ -78,9 +79,10 @@ pub fn documents(output: &[u8]) -> Result<Vec<Document>, RenderError> {
     let text = std::str::from_utf8(output)
         .map_err(|_| rejected("what the chart renders is no text (UTF-8)".to_owned()))?;
     let mut all = Vec::new();
+    let left = Cell::new(yaml::LARGEST);
     for chunk in chunks(text) {
         let source = source(chunk);
-        let values = yaml::read(chunk).map_err(|error| {
+        let values = yaml::read(chunk, &left).map_err(|error| {
             let mut why = error.to_string();
             cut(&mut why, 200);
             rejected(format!("{source}: not YAML: {why}"))

@@ -213,6 +213,8 @@ impl Renderer {
     ) -> Result<Rendered, RenderError> {
         request.check()?;
         let (helm, version) = self.helm().await?;
+        // Before anything is written: the folder may be small. The semaphore is never closed.
+        let turn = self.turns.acquire().await;
         let scratch = Scratch::new(&self.scratch).map_err(|error| no_folder(&error))?;
         let arguments = arguments(request, archive, &scratch).map_err(|error| no_folder(&error))?;
         let ended = self.run(helm, &arguments, &scratch).await?;
@@ -220,6 +222,7 @@ impl Renderer {
             return Err(words::failure(&ended, scratch.path(), self.limits.memory));
         }
         drop(scratch);
+        drop(turn);
         let stdout = ended.stdout;
         // It takes a while of computing, for large charts.
         let read = tokio::task::spawn_blocking(move || manifests::documents(&stdout));
@@ -238,6 +241,7 @@ impl Renderer {
 
     async fn ask(&self) -> Result<(PathBuf, String), RenderError> {
         let helm = find(self.helm.as_deref(), std::env::var_os("PATH"))?;
+        let _turn = self.turns.acquire().await;
         let scratch = Scratch::new(&self.scratch).map_err(|error| no_folder(&error))?;
         let arguments = ["version", "--template", "{{.Version}}"].map(OsString::from);
         let ended = self.run(&helm, &arguments, &scratch).await?;
@@ -260,8 +264,6 @@ impl Renderer {
         arguments: &[OsString],
         scratch: &Scratch,
     ) -> Result<Ended, RenderError> {
-        // The semaphore is never closed.
-        let _turn = self.turns.acquire().await;
         let ended = child::run(helm, arguments, scratch.path(), &self.limits).await;
         ended.map_err(|why| self.stopped(helm, &why))
     }

@@ -10,6 +10,9 @@ use url::{Host, Url};
 #[error("its host has a link-local address, which is not asked")]
 pub(super) struct LinkLocal;
 
+/// Where one cloud has its metadata although it is no link-local address.
+const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+
 /// Whether a url's host is written as a link-local address.
 #[must_use]
 pub fn is_link_local(url: &Url) -> bool {
@@ -25,7 +28,7 @@ fn forbidden(address: IpAddr) -> bool {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => match mapped(address) {
             Some(address) => forbidden(address),
-            None => address.is_unicast_link_local(),
+            None => address.is_unicast_link_local() || address == METADATA,
         },
     }
 }
@@ -65,6 +68,8 @@ mod tests {
             ("fe80::1", false),
             ("febf::1", false),
             ("fec0::1", true),
+            ("fd00:ec2::254", false),
+            ("fd00:ec2::253", true),
         ];
         for (name, allowed) in rows {
             let found = NoLinkLocal.resolve(name.parse().unwrap()).await;

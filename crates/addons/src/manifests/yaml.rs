@@ -12,15 +12,14 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// How much one text may come to once its aliases are worked in, in bytes, about.
-const LARGEST: usize = 64 * 1024 * 1024;
-/// What a value takes besides its text.
-const EACH: usize = 16;
+/// How much a render may come to once its aliases are worked in, in bytes, about.
+pub(super) const LARGEST: usize = 96 * 1024 * 1024;
+/// What a value takes besides its text: a map of few keys takes more, one of many less.
+const EACH: usize = 64;
 
-/// Reads every document of a text.
-pub(super) fn read(text: &str) -> Result<Vec<Value>, yaml_serde::Error> {
-    let left = Cell::new(LARGEST);
-    let reader = Reader { text, left: &left };
+/// Reads every document of a text, within what is left of [`LARGEST`].
+pub(super) fn read(text: &str, left: &Cell<usize>) -> Result<Vec<Value>, yaml_serde::Error> {
+    let reader = Reader { text, left };
     yaml_serde::Deserializer::from_str(text)
         .map(|document| reader.deserialize(document))
         .collect()
@@ -228,7 +227,7 @@ mod tests {
     use serde_json::json;
 
     fn one(text: &str) -> Value {
-        let all = read(text).unwrap();
+        let all = read(text, &Cell::new(LARGEST)).unwrap();
         assert_eq!(all.len(), 1, "{text:?}: {all:?}");
         all.into_iter().next().unwrap()
     }
@@ -288,7 +287,7 @@ mod tests {
             assert_eq!(one(text), value, "{text:?}");
         }
         for text in [".inf", "!thing x", "[a", "{[a]: b}", "a: 1\nb: {<<: 5}"] {
-            assert!(read(text).is_err(), "{text:?}");
+            assert!(read(text, &Cell::new(LARGEST)).is_err(), "{text:?}");
         }
     }
 
@@ -300,6 +299,6 @@ mod tests {
             let items = [last.as_str(); 10].join(",");
             text.push_str(&format!("a{level}: &a{level} [{items}]\n"));
         }
-        assert!(read(&text).is_err());
+        assert!(read(&text, &Cell::new(LARGEST)).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! What a registry asks of who wants to read it: the `WWW-Authenticate` header (RFC 9110, 11.6.1), and
 //! which token endpoints are asked.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use url::{Host, Url};
 
@@ -139,7 +139,7 @@ pub fn reachable(url: &Url, server: &Url) -> Result<(), &'static str> {
     if url.host().is_none() {
         return Err("has no host");
     }
-    if is_link_local(url) {
+    if http::is_link_local(url) {
         return Err("is a link-local address");
     }
     if is_loopback(url) && !is_loopback(server) {
@@ -155,13 +155,6 @@ fn address(url: &Url) -> Option<IpAddr> {
         Host::Domain(_) => None,
     }
 }
-
-fn is_link_local(url: &Url) -> bool {
-    http::is_link_local(url) || address(url) == Some(IpAddr::V6(METADATA))
-}
-
-/// Where one cloud has its metadata although it is no link-local address.
-const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
 /// Whether a url's host is this machine.
 #[must_use]

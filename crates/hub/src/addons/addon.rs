@@ -13,7 +13,6 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::ResourceExt;
-use windlass_addons::archive::Archive;
 use windlass_addons::placed::{Inputs, Outcome, Placed, Why, evaluate};
 use windlass_addons::render::{RenderError, RenderRequest, Renderer};
 use windlass_api::addon::{self, Addon, AddonStatus, RenderedEnvelope};
@@ -22,7 +21,7 @@ use windlass_status::conditions::time;
 use windlass_status::digest::Digest;
 
 use super::choice::{self, Chosen};
-use super::making::{self, Made, Turns};
+use super::making::{self, Held, Made, Turns};
 use super::{envelopes, jitter, placement};
 use crate::contents::Contents;
 use crate::select::Resources;
@@ -116,6 +115,7 @@ impl AddonActor {
     fn forget(&self, name: &str) {
         self.refused().remove(name);
         self.seen.forget(name);
+        self.world.addons.wanted().forget(name);
         // What these hold is nobody's render any more, though nothing about them has changed.
         for (namespaced, meta) in self.world.addons.envelopes_of(name) {
             let envelope = RenderedEnvelope {
@@ -146,15 +146,18 @@ impl AddonActor {
         }
         let chosen = match choice::choose(&self.world.addons, addon, known) {
             Ok(chosen) => chosen,
-            Err(outcome) => return Ok((outcome, None)),
+            Err(outcome) => {
+                self.keep_what_runs(live, known).await?;
+                return Ok((outcome, None));
+            }
         };
         known.available_version.clone_from(&chosen.held_back);
         let Err(outcome) = self.render(live, known, &chosen).await? else {
             return Ok((self.place(live, known).await?, None));
         };
+        let holds = self.keep_what_runs(live, known).await?;
         // Nobody's wish has changed: it is Helm that did, or a version that is followed. What runs is as good.
-        let listed = known.envelopes.clone().unwrap_or_default();
-        if !serves(live, known) || !self.holds(live, known, &listed).await? {
+        if !holds || !serves(live, known) {
             return Ok((outcome, None));
         }
         tracing::warn!(
@@ -165,6 +168,15 @@ impl AddonActor {
             known.available_version = Some(chosen.version.version.clone());
         }
         Ok((self.place(live, known).await?, Some(LATER)))
+    }
+
+    /// Whatever is asked for and can't be had: the envelopes of what runs are mended, if they have to be. Whether
+    /// they are all there.
+    async fn keep_what_runs(&self, addon: &Addon, known: &AddonStatus) -> Result<bool, ApiError> {
+        match &known.envelopes {
+            Some(listed) if !listed.is_empty() => self.holds(addon, known, listed).await,
+            _ => Ok(false),
+        }
     }
 
     /// Brings the envelopes to what the Addon asks for, if they are not there yet.
@@ -218,9 +230,9 @@ impl AddonActor {
                 archive: None,
             }));
         }
-        Ok(self.archive(addon, chosen).await?.map(|archive| Wish {
-            request: making::request(addon, archive.digest.to_string()),
-            archive: Some(archive),
+        Ok(self.archive(addon, chosen).await?.map(|held| Wish {
+            request: making::request(addon, held.archive.digest.to_string()),
+            archive: Some(held),
         }))
     }
 
@@ -244,7 +256,6 @@ impl AddonActor {
         wish: Wish,
         (helm, digest): (&str, Digest),
     ) -> Result<Result<(), Outcome>, ApiError> {
-        let _turn = self.turns.all().acquire().await;
         let made = match self.make(live, chosen, wish.archive, helm, digest).await? {
             Ok(made) => made,
             Err(outcome) => return Ok(Err(outcome)),
@@ -296,7 +307,7 @@ impl AddonActor {
         &self,
         addon: &Addon,
         chosen: &Chosen,
-        archive: Option<Archive>,
+        archive: Option<Held>,
         helm: &str,
         digest: Digest,
     ) -> Result<Result<Made, Outcome>, ApiError> {
@@ -305,14 +316,14 @@ impl AddonActor {
         if let Some((_, why)) = before.filter(|(of, _)| *of == digest) {
             return Ok(Err(Outcome::Refused(why)));
         }
-        let archive = match archive {
-            Some(archive) => archive,
+        let held = match archive {
+            Some(held) => held,
             None => match self.archive(addon, chosen).await? {
-                Ok(archive) => archive,
+                Ok(held) => held,
                 Err(outcome) => return Ok(Err(outcome)),
             },
         };
-        let made = making::make(self, addon, chosen, &archive, helm, digest).await?;
+        let made = making::make(self, addon, chosen, &held.archive, helm, digest).await?;
         if let Err(Outcome::Refused(why)) = &made {
             self.refused().insert(name, (digest, why.clone()));
         }
@@ -419,7 +430,7 @@ fn serves(addon: &Addon, known: &AddonStatus) -> bool {
 /// What is asked of Helm.
 struct Wish {
     request: RenderRequest,
-    archive: Option<Archive>,
+    archive: Option<Held>,
 }
 
 /// How soon to look again at what nobody tells when it is mended: somebody else's object, which is not watched, Helm,

@@ -1,18 +1,22 @@
 //! Which version of its chart an Addon gets: pure, over what the AddonCharts say.
 
+use jiff::SignedDuration;
 use kube::ResourceExt;
 use windlass_addons::placed::{Outcome, Why};
 use windlass_addons::range::{ChoiceError, choose as newest};
 use windlass_addons::version::Loose;
 use windlass_api::addon::placed::UpdatePolicy;
 use windlass_api::addon::{Addon, AddonChart, AddonStatus, ChartVersion};
-use windlass_cluster::ObjectKey;
+use windlass_cluster::{ObjectKey, clock};
 use windlass_status::conditions::{find, is_true};
 
 use super::{AddonCaches, catalogue};
 
 /// Reason while a version is looked for that an AddonChart leaves out.
 pub(super) const LOOKED_FOR: &str = "VersionLookedFor";
+
+/// How long a reading for it may take before that is told otherwise.
+const LOOKING: SignedDuration = SignedDuration::from_mins(2);
 
 /// What an Addon gets.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,7 +154,12 @@ fn why_not(
         let generation = addon.metadata.generation.unwrap_or_default();
         let uid = addon.uid().unwrap_or_default();
         let words = format!("{uid} {generation} {}", exact.text);
-        if caches.wanted().ask(name, &addon.name_any(), words) {
+        let asked_at = caches.wanted().ask(name, &addon.name_any(), words);
+        let read = status.and_then(|status| status.last_successful_sync_time.as_ref());
+        let was_read = read.is_some_and(|read| read.0 > asked_at);
+        let is_read = repository.spec.suspend != Some(true)
+            && clock::now().duration_since(asked_at) < LOOKING;
+        if is_read && !was_read {
             let message = format!(
                 "Version {} is looked for among those that the AddonChart leaves out.",
                 exact.text

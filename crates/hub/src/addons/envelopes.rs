@@ -123,13 +123,15 @@ async fn holds(
     Ok(digest.is(&envelope.digest))
 }
 
+/// With both: by its label it is selected, by its owner it goes.
 fn is_ours(meta: &Meta, addon: &Addon) -> bool {
     let uid = addon.uid();
-    meta.metadata
-        .owner_references
-        .iter()
-        .flatten()
-        .any(|owner| Some(&owner.uid) == uid.as_ref())
+    let owners = meta.metadata.owner_references.iter().flatten();
+    let label = meta.labels().get(labels::ADDON);
+    label == Some(&addon.name_any())
+        && owners
+            .into_iter()
+            .any(|owner| Some(&owner.uid) == uid.as_ref())
 }
 
 /// What of somebody else's has the name of an envelope that is to be written.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use dashmap::DashMap;
 use kube::ResourceExt;
 use serde_json::Value;
-use tokio::sync::Semaphore;
-use windlass_addons::Source;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use windlass_addons::archive::{self, Archive};
 use windlass_addons::manifests::{Content, KindScope};
 use windlass_addons::pack::{Envelope, Rules, pack};
 use windlass_addons::placed::{Outcome, Placed, Why};
 use windlass_addons::render::RenderRequest;
+use windlass_addons::{Fault, Source};
 use windlass_api::addon::{Addon, AddonStatus, RenderedEnvelope};
 use windlass_cluster::{ApiError, ObjectKey};
 use windlass_status::digest::Digest;
@@ -104,11 +104,6 @@ impl Turns {
         let turns = self.of.entry(repository.to_owned());
         Arc::clone(&turns.or_insert_with(|| Arc::new(Semaphore::new(FETCHES))))
     }
-
-    /// Whose turn it is to hold an archive.
-    pub(super) fn all(&self) -> &Semaphore {
-        &self.all
-    }
 }
 
 impl AddonActor {
@@ -117,7 +112,7 @@ impl AddonActor {
         &self,
         addon: &Addon,
         chosen: &Chosen,
-    ) -> Result<Result<Archive, Outcome>, ApiError> {
+    ) -> Result<Result<Held, Outcome>, ApiError> {
         let choice = &addon.spec.chart;
         let name = &choice.repository;
         let waits = |reason, message: String| Ok(Err(Outcome::Waits(Why::new(reason, message))));
@@ -141,11 +136,18 @@ impl AddonActor {
         };
         let limits = archive::Limits::default();
         let turn = self.turns.of(name);
+        // In this order: who waits for a repository that hangs keeps nobody else from another one. Neither is ever
+        // closed.
         let _turn = turn.acquire().await;
+        let held = Arc::clone(&self.turns.all).acquire_owned().await;
         let fetched = archive::fetch(&source, &choice.name, &chosen.version, &limits).await;
         let archive = match fetched {
             Ok(archive) => archive,
-            Err(_) if chosen.is_republished => {
+            Err(failure)
+                if chosen.is_republished
+                    && (failure.fault() == Some(Fault::SourceNotFound)
+                        || failure.is_mismatch()) =>
+            {
                 let message = format!(
                     "Version {} was published anew since it was rendered, and what is asked for now needs the chart \
                      that is gone. What runs stays; updatePolicy: Automatic takes the new one, and so does another \
@@ -163,8 +165,17 @@ impl AddonActor {
                 }));
             }
         };
-        Ok(Ok(archive))
+        Ok(Ok(Held {
+            archive,
+            _turn: held.ok(),
+        }))
     }
+}
+
+/// An archive in memory, and the right to hold it there.
+pub(super) struct Held {
+    pub archive: Archive,
+    _turn: Option<OwnedSemaphorePermit>,
 }
 
 /// Renders, twice, and packs.
@@ -194,29 +205,24 @@ pub(super) async fn make(
         .collect();
     let scope_of =
         |group: &str, kind: &str| kinds.get(&(group.to_owned(), kind.to_owned())).copied();
-    let mut renders = Vec::with_capacity(2);
-    for _ in 0..2 {
-        match actor
-            .renderer
-            .render(&request, &archive.bytes, &scope_of)
-            .await
-        {
-            Ok(rendered) => renders.push(rendered),
-            Err(error) => return Ok(Err(failed(&error))),
-        }
-    }
-    let is_reproducible = renders
-        .iter()
-        .map(windlass_addons::render::Rendered::digest)
-        .collect::<BTreeSet<_>>()
-        .len()
-        == 1;
-    let Some(rendered) = renders.pop() else {
-        return Ok(Err(Outcome::Failed(
-            Why::new("HelmFailed", "Nothing was rendered."),
-            None,
-        )));
+    // Of the first one only the digest is kept: a render may be large.
+    let first = match actor
+        .renderer
+        .render(&request, &archive.bytes, &scope_of)
+        .await
+    {
+        Ok(rendered) => rendered.digest(),
+        Err(error) => return Ok(Err(failed(&error))),
     };
+    let rendered = match actor
+        .renderer
+        .render(&request, &archive.bytes, &scope_of)
+        .await
+    {
+        Ok(rendered) => rendered,
+        Err(error) => return Ok(Err(failed(&error))),
+    };
+    let is_reproducible = rendered.digest() == first;
     let Content {
         objects,
         mut skipped_hooks,

@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
 use kube::runtime::watcher;
@@ -257,8 +258,8 @@ struct WantedState {
     repositories: BTreeSet<String>,
     /// AddonCharts that the hub itself takes away.
     pruned: BTreeSet<String>,
-    /// What Addons have asked for, by Addon: nothing is asked for twice.
-    asked: BTreeMap<String, String>,
+    /// What Addons have asked for, and when, by Addon: nothing is asked for twice.
+    asked: BTreeMap<String, (String, Timestamp)>,
 }
 
 impl Wanted {
@@ -269,17 +270,25 @@ impl Wanted {
         }
     }
 
-    /// Asks for a reading, once for the same words of an Addon. Whether it was asked for now.
-    pub(crate) fn ask(&self, repository: &str, addon: &str, words: String) -> bool {
+    /// Asks for a reading, once for the same words of an Addon. When it was asked for.
+    pub(crate) fn ask(&self, repository: &str, addon: &str, words: String) -> Timestamp {
         let mut state = self.lock();
-        if state.asked.get(addon) == Some(&words) {
-            return false;
+        if let Some((before, at)) = state.asked.get(addon)
+            && *before == words
+        {
+            return *at;
         }
-        state.asked.insert(addon.to_owned(), words);
+        let now = clock::now();
+        state.asked.insert(addon.to_owned(), (words, now));
         state.repositories.insert(repository.to_owned());
         drop(state);
         self.queue.add(repository.to_owned());
-        true
+        now
+    }
+
+    /// An Addon is gone.
+    pub(crate) fn forget(&self, addon: &str) {
+        self.lock().asked.remove(addon);
     }
 
     /// Whether somebody has asked since the last time.
@@ -397,6 +406,7 @@ fn chart_options(
 
 fn addon_options(queues: &Queues, observer: &Observer) -> CacheOptions<Addon> {
     let (queue, observer) = (queues.addons.clone(), observer.clone());
+    let placements = queues.placements.clone();
     CacheOptions {
         indexes: vec![
             Index {
@@ -410,6 +420,17 @@ fn addon_options(queues: &Queues, observer: &Observer) -> CacheOptions<Addon> {
         ],
         on_change: Arc::new(move |change: &Change<Addon>| {
             observer.addon_changed(change);
+            // A placement that waits for a render may not select any of it, and would not hear of it otherwise.
+            let listing = |addon: &Option<Arc<Addon>>| addon.as_deref().map(Listing::of);
+            if listing(&change.old) != listing(&change.new) {
+                let both = [&change.old, &change.new].into_iter().flatten();
+                for name in both
+                    .map(|addon| placement::name_of(addon))
+                    .collect::<BTreeSet<_>>()
+                {
+                    enqueue(&placements, ObjectKey::cluster(name), change.initial);
+                }
+            }
             // A status that we wrote is no reason to look again.
             let same_wish = matches!((&change.old, &change.new), (Some(old), Some(new))
                 if old.metadata.generation == new.metadata.generation
@@ -439,10 +460,10 @@ fn envelope_options(queues: &Queues) -> CacheOptions<Meta> {
             },
         }],
         on_change: Arc::new(move |change: &Change<Meta>| {
-            let Some(meta) = change.new.as_ref().or(change.old.as_ref()) else {
-                return;
-            };
-            if let Some(addon) = meta.labels().get(labels::ADDON) {
+            // One that was given another label has two to tell.
+            let labels = [&change.old, &change.new].into_iter().flatten();
+            let labels = labels.filter_map(|meta| meta.labels().get(labels::ADDON));
+            for addon in labels.collect::<BTreeSet<_>>() {
                 enqueue(&queue, addon.clone(), change.initial);
             }
         }),

@@ -55,7 +55,12 @@ pub(super) async fn ensure(
     let wanted = wanted(addon, &name, inline, envelopes);
     let Some(live) = live else {
         return match writer.create(&wanted).await {
-            Ok(_) => Ok(Ok(())),
+            Ok(live) => {
+                if let Ok(live) = serde_json::to_value(live).and_then(serde_json::from_value) {
+                    world.placements.observe(live);
+                }
+                Ok(Ok(()))
+            }
             Err(ApiError::Rejected(why)) => Ok(Err(rejected(&why))),
             Err(error) => Err(error),
         };

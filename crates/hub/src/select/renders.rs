@@ -135,7 +135,12 @@ pub(super) fn settle(
             continue;
         };
         let Some(list) = &listing.envelopes else {
-            unlisted.insert(addon.to_owned());
+            // A label alone is anybody's; what was orphaned, or restored from a backup, has the mark of a render too.
+            if is_owned(&manifest) || is_marked(&manifest) {
+                unlisted.insert(addon.to_owned());
+            } else {
+                settled.push(manifest);
+            }
             continue;
         };
         let listed = list.iter().find(|listed| {
@@ -201,6 +206,11 @@ pub(super) fn note_owner(object: &mut Value, owners: &[OwnerReference]) {
     if owners.iter().any(is_addon) {
         object["metadata"]["annotations"][OWNED] = "true".into();
     }
+}
+
+fn is_marked(manifest: &Manifest) -> bool {
+    let annotations = manifest.object.pointer("/metadata/annotations");
+    annotations.is_some_and(|annotations| annotations.get(labels::ADDON_RENDER).is_some())
 }
 
 fn is_owned(manifest: &Manifest) -> bool {
