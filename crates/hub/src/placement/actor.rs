@@ -204,13 +204,26 @@ impl Actor {
             };
         }
         let selectors = &placement.spec.resource_selectors;
-        self.resources
-            .selected(
-                &ObjectKey::of(placement),
-                selectors,
-                selected_before(placement),
-            )
-            .await
+        let key = ObjectKey::of(placement);
+        let before = selected_before(placement);
+        let mut known = self.resources.selected(&key, selectors, before).await;
+        if known.outcome.is_ok()
+            && let Some(addon) = self.lost_addon(&key)
+        {
+            known.outcome = Err(SelectError::Unwritten(format!(
+                "Addon {addon} does not say any more what it has rendered; until it does, what is placed stays as it is"
+            )));
+        }
+        known
+    }
+
+    /// An Addon whose render is placed, and whose status is lost.
+    fn lost_addon(&self, placement: &ObjectKey) -> Option<String> {
+        let groups = self.world.groups_of(placement);
+        let (_, group) = groups.latest()?;
+        let annotations = group.master.as_ref()?.metadata.annotations.as_ref()?;
+        let named = annotations.get(labels::ADDON_RENDERS)?;
+        self.filter.renders().lost(placement, named)
     }
 
     /// What runs stays, and the status says why nothing can be decided. `wait`: how long until that is

@@ -93,11 +93,11 @@ pub async fn read(client: &Client, wish: Wish) -> Result<Live, ApiError> {
     })
 }
 
-/// What the hub's Addons list: envelopes that are theirs are placed as the hub would. Who may not see Addons, or has
-/// none, is told of the envelopes as if they were anybody's.
+/// What the hub's Addons list: envelopes that are theirs are placed as the hub would.
 async fn renders(client: &Client) -> Result<Renders, ApiError> {
     let all = match list::<Addon>(&Api::all(client.clone()), None).await {
-        Err(ApiError::NotFound(_) | ApiError::Rejected(_)) => Vec::new(),
+        Err(ApiError::Rejected(_)) => return Ok(Renders::hidden()),
+        Err(ApiError::NotFound(_)) => Vec::new(),
         other => other?,
     };
     Ok(Renders::new(Arc::new(move |placement| {

@@ -63,7 +63,11 @@ impl Listing {
 
 /// Tells which Addons a placement is for, and what they list.
 #[derive(Clone)]
-pub struct Renders(Arc<Listings>);
+pub struct Renders {
+    listings: Arc<Listings>,
+    /// Who asks may not see Addons.
+    hidden: bool,
+}
 
 type Listings = dyn Fn(&ObjectKey) -> Vec<Listing> + Send + Sync;
 
@@ -71,14 +75,44 @@ impl Renders {
     /// Asks that function.
     #[must_use]
     pub fn new(listings: Arc<Listings>) -> Self {
-        Self(listings)
+        Self {
+            listings,
+            hidden: false,
+        }
+    }
+
+    /// For somebody who may not see Addons: nothing can be said of what they own.
+    #[must_use]
+    pub fn hidden() -> Self {
+        Self {
+            hidden: true,
+            ..Self::default()
+        }
+    }
+
+    /// The Addons that a placement is for.
+    #[must_use]
+    pub fn of(&self, placement: &ObjectKey) -> Vec<Listing> {
+        (self.listings)(placement)
+    }
+
+    /// An Addon of a placement that lists nothing although a version of the placement, as its master's annotation
+    /// names it, has a render of it: its status is lost, and what is selected without it says nothing.
+    #[must_use]
+    pub fn lost(&self, placement: &ObjectKey, named: &str) -> Option<String> {
+        let has_lost = |listing: &Listing| {
+            let mut renders = named.split(',').filter_map(|render| render.split_once('='));
+            listing.envelopes.is_none() && renders.any(|(addon, _)| addon == listing.addon)
+        };
+        let mut listings = self.of(placement).into_iter();
+        listings.find(has_lost).map(|listing| listing.addon)
     }
 }
 
 impl Default for Renders {
     /// There are no Addons.
     fn default() -> Self {
-        Self(Arc::new(|_| Vec::new()))
+        Self::new(Arc::new(|_| Vec::new()))
     }
 }
 
@@ -121,7 +155,7 @@ pub(super) fn settle(
     manifests: Vec<Arc<Manifest>>,
     renders: &Renders,
 ) -> Result<Vec<Arc<Manifest>>, SelectError> {
-    let listings = (renders.0)(placement);
+    let listings = renders.of(placement);
     let mut whole: BTreeSet<(&str, &RenderedEnvelope)> = BTreeSet::new();
     let mut unlisted: BTreeSet<String> = BTreeSet::new();
     let mut settled = Vec::with_capacity(manifests.len());
@@ -130,6 +164,12 @@ pub(super) fn settle(
             settled.push(manifest);
             continue;
         };
+        if renders.hidden && is_owned(&manifest) {
+            return Err(SelectError::Unwritten(format!(
+                "{} is Addon {addon}'s, and what is placed of it can't be said without the right to list addons",
+                manifest.id
+            )));
+        }
         let Some(listing) = listings.iter().find(|listing| listing.addon == addon) else {
             settled.extend(Some(manifest).filter(|manifest| !is_owned(manifest)));
             continue;
@@ -412,6 +452,34 @@ mod tests {
                 "{placement}"
             );
         }
+    }
+
+    #[test]
+    fn a_lost_status_is_missed() {
+        let renders = |envelopes: Option<Vec<RenderedEnvelope>>| {
+            Renders::new(Arc::new(move |_| {
+                vec![Listing {
+                    addon: "web".to_owned(),
+                    envelopes: envelopes.clone(),
+                }]
+            }))
+        };
+        let key = ObjectKey::cluster("p");
+        assert_eq!(
+            renders(None).lost(&key, "api=1,web=2"),
+            Some("web".to_owned())
+        );
+        assert_eq!(renders(None).lost(&key, "api=1,webb=2"), None);
+        assert_eq!(renders(Some(Vec::new())).lost(&key, "web=2"), None);
+        assert_eq!(Renders::default().lost(&key, "web=2"), None);
+    }
+
+    #[test]
+    fn who_may_not_see_addons_is_told_nothing_of_them() {
+        let owned = vec![envelope("a", Some("web"), "1")];
+        assert!(settle(&ObjectKey::cluster("addon-web"), owned, &Renders::hidden()).is_err());
+        let own = vec![envelope("own", None, "1")];
+        assert!(settle(&ObjectKey::cluster("addon-web"), own, &Renders::hidden()).is_ok());
     }
 
     #[test]
