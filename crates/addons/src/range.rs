@@ -69,17 +69,6 @@ fn usable(version: &ChartVersion) -> Result<&ChartVersion, ChoiceError> {
     Err(ChoiceError::Unusable(version.version.clone(), why))
 }
 
-/// Whether a version that is in use is still what is asked for.
-#[must_use]
-pub fn admits(asked: Option<&str>, version: &str) -> bool {
-    let Some(asked) = asked.map(str::trim).filter(|text| !text.is_empty()) else {
-        return true;
-    };
-    asked == version
-        || matches!((Range::parse(asked), Loose::parse(version)),
-            (Some(range), Some(version)) if range.has(&version.parsed))
-}
-
 /// Alternatives, each a list of conditions that all hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Range(Vec<Vec<Condition>>);
@@ -373,9 +362,5 @@ mod tests {
                 "{refused:?}"
             );
         }
-        assert!(
-            admits(Some("^1"), "1.0.0") && !admits(Some("^2"), "1.0.0") && admits(None, "1.0.0")
-        );
-        assert!(admits(Some("weird"), "weird"));
     }
 }

@@ -14,12 +14,13 @@ mod scratch;
 mod words;
 
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::{Mutex, Semaphore};
+use windlass_cluster::clock;
 use windlass_status::Digest;
 
 use self::child::{Ended, Stopped};
@@ -157,8 +158,19 @@ pub struct Renderer {
     scratch: PathBuf,
     limits: Limits,
     turns: Semaphore,
-    version: OnceCell<(PathBuf, String)>,
+    known: Mutex<Option<Known>>,
 }
+
+/// A Helm whose version was asked.
+#[derive(Clone, Debug)]
+struct Known {
+    path: PathBuf,
+    file: File,
+    version: String,
+}
+
+/// What tells a program from one that took its place: device, inode, size and time of change.
+type File = (u64, u64, u64, i64, i64);
 
 impl Renderer {
     /// One that runs the Helm at a path, or the `helm` in `PATH` if none is given. Whether there is one is
@@ -176,7 +188,7 @@ impl Renderer {
             scratch,
             limits,
             turns: Semaphore::new(AT_ONCE),
-            version: OnceCell::new(),
+            known: Mutex::default(),
         }
     }
 
@@ -185,20 +197,12 @@ impl Renderer {
         scratch::sweep(&self.scratch);
     }
 
-    /// Helm's version, such as `v3.22.0`.
+    /// Helm's version, such as `v3.22.0`. A Helm that was replaced is asked anew.
     ///
     /// # Errors
     /// When there is no usable Helm, or it can't be run now.
-    pub async fn version(&self) -> Result<&str, RenderError> {
-        Ok(&self.helm().await?.1)
-    }
-
-    /// [`RenderRequest::digest`] with the version of this Helm. Renders nothing.
-    ///
-    /// # Errors
-    /// As [`Self::version`].
-    pub async fn input_digest(&self, request: &RenderRequest) -> Result<Digest, RenderError> {
-        Ok(request.digest(self.version().await?))
+    pub async fn version(&self) -> Result<String, RenderError> {
+        Ok(self.helm().await?.version)
     }
 
     /// Renders a chart, of which `archive` is the packed form that a repository offers.
@@ -212,12 +216,12 @@ impl Renderer {
         scope_of: &ScopeOf<'_>,
     ) -> Result<Rendered, RenderError> {
         request.check()?;
-        let (helm, version) = self.helm().await?;
+        let helm = self.helm().await?;
         // Before anything is written: the folder may be small. The semaphore is never closed.
         let turn = self.turns.acquire().await;
         let scratch = Scratch::new(&self.scratch).map_err(|error| no_folder(&error))?;
         let arguments = arguments(request, archive, &scratch).map_err(|error| no_folder(&error))?;
-        let ended = self.run(helm, &arguments, &scratch).await?;
+        let ended = self.run(&helm.path, &arguments, &scratch).await?;
         if !ended.status.success() {
             return Err(words::failure(&ended, scratch.path(), self.limits.memory));
         }
@@ -225,26 +229,41 @@ impl Renderer {
         drop(turn);
         let stdout = ended.stdout;
         // It takes a while of computing, for large charts.
-        let read = tokio::task::spawn_blocking(move || manifests::documents(&stdout));
+        let read = clock::spawn_blocking("read a render", move || manifests::documents(&stdout));
         let documents = read
             .await
             .map_err(|_| RenderError::new(RenderFault::HelmFailed, "reading the render failed"))?;
         Ok(Rendered {
             content: Content::of(documents?, &request.namespace, scope_of)?,
-            helm_version: version.clone(),
+            helm_version: helm.version,
         })
     }
 
-    async fn helm(&self) -> Result<&(PathBuf, String), RenderError> {
-        self.version.get_or_try_init(|| self.ask()).await
+    async fn helm(&self) -> Result<Known, RenderError> {
+        let (path, file) = find(self.helm.as_deref(), std::env::var_os("PATH"))?;
+        // Held while it is asked: others wait for the answer instead of asking, too.
+        let mut known = self.known.lock().await;
+        if let Some(known) = known.as_ref()
+            && known.path == path
+            && known.file == file
+        {
+            return Ok(known.clone());
+        }
+        let version = self.ask(&path).await?;
+        Ok(known
+            .insert(Known {
+                path,
+                file,
+                version,
+            })
+            .clone())
     }
 
-    async fn ask(&self) -> Result<(PathBuf, String), RenderError> {
-        let helm = find(self.helm.as_deref(), std::env::var_os("PATH"))?;
+    async fn ask(&self, helm: &Path) -> Result<String, RenderError> {
         let _turn = self.turns.acquire().await;
         let scratch = Scratch::new(&self.scratch).map_err(|error| no_folder(&error))?;
         let arguments = ["version", "--template", "{{.Version}}"].map(OsString::from);
-        let ended = self.run(&helm, &arguments, &scratch).await?;
+        let ended = self.run(helm, &arguments, &scratch).await?;
         let said = String::from_utf8_lossy(&ended.stdout).trim().to_owned();
         let known = ["v3.", "v4."].iter().any(|major| said.starts_with(major));
         if !ended.status.success() || !known || said.len() > 64 {
@@ -255,7 +274,7 @@ impl Renderer {
             );
             return Err(RenderError::new(RenderFault::HelmNotUsable, what));
         }
-        Ok((helm, said))
+        Ok(said)
     }
 
     async fn run(
@@ -330,17 +349,24 @@ fn arguments(
     Ok(arguments)
 }
 
-/// Where Helm is: as a path without an environment to look it up in.
-fn find(chosen: Option<&Path>, path: Option<OsString>) -> Result<PathBuf, RenderError> {
-    let is_program = |file: &Path| {
-        let meta = file.metadata();
-        meta.is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+/// Where Helm is: as a path without an environment to look it up in; and which file that is now.
+fn find(chosen: Option<&Path>, path: Option<OsString>) -> Result<(PathBuf, File), RenderError> {
+    let program = |path: PathBuf| {
+        let meta = path.metadata().ok()?;
+        let file = (
+            meta.dev(),
+            meta.ino(),
+            meta.len(),
+            meta.ctime(),
+            meta.ctime_nsec(),
+        );
+        (meta.is_file() && meta.mode() & 0o111 != 0).then_some((path, file))
     };
     let missing = |what: String| Err(RenderError::new(RenderFault::HelmNotFound, what));
     if let Some(helm) = chosen {
-        return match std::path::absolute(helm) {
-            Ok(helm) if is_program(&helm) => Ok(helm),
-            _ => missing(format!(
+        return match std::path::absolute(helm).ok().and_then(program) {
+            Some(found) => Ok(found),
+            None => missing(format!(
                 "{} is no program that can be run; --helm-binary has to name Helm 3 or 4",
                 helm.display()
             )),
@@ -350,8 +376,8 @@ fn find(chosen: Option<&Path>, path: Option<OsString>) -> Result<PathBuf, Render
     let mut candidates = std::env::split_paths(&path)
         .filter(|dir| dir.is_absolute())
         .map(|dir| dir.join("helm"));
-    match candidates.find(|file| is_program(file)) {
-        Some(helm) => Ok(helm),
+    match candidates.find_map(program) {
+        Some(found) => Ok(found),
         None => missing(
             "there is no Helm where the hub runs: install Helm 3 or 4 there as `helm` in PATH, or start the hub \
              with --helm-binary=/path/to/helm"

@@ -229,7 +229,31 @@ fn is_ours(group: &str) -> bool {
     group == "windlass.dev" || group.ends_with(".windlass.dev")
 }
 
-/// Whether a group is not one of Kubernetes' own: those have no dot, or end in `.k8s.io`.
+/// Whether a group is not one that the API server itself serves: those have no dot, or are listed. Others that
+/// end in `.k8s.io`, such as the Gateway API's, come from CRDs.
 fn is_custom(group: &str) -> bool {
-    group.contains('.') && !group.ends_with(".k8s.io")
+    let served = group.strip_suffix(".k8s.io");
+    group.contains('.') && !served.is_some_and(|group| SERVED.contains(&group))
 }
+
+/// Groups that the API server serves (Kubernetes 1.36), without `.k8s.io`.
+const SERVED: [&str; 18] = [
+    "admissionregistration",
+    "apiextensions",
+    "apiregistration",
+    "authentication",
+    "authorization",
+    "certificates",
+    "coordination",
+    "discovery",
+    "events",
+    "flowcontrol.apiserver",
+    "internal.apiserver",
+    "networking",
+    "node",
+    "rbac.authorization",
+    "resource",
+    "scheduling",
+    "storage",
+    "storagemigration",
+];

@@ -50,11 +50,21 @@ pub fn failures_have_their_distances_and_recover_by_themselves(bed: &mut Bed) {
         });
     };
     failures(bed, 4);
-    // The next one is seconds away. A process that dies now leaves that to another one.
+    // The next one is seconds away, and another repository is being read. A process that dies now leaves both to
+    // another one.
+    bed.web
+        .reply("/hangs/index.yaml", Reply::Stuck(INDEX.into()));
+    bed.repository("hangs", &format!("{{url: '{}/hangs'}}", bed.web.url()));
+    eventually("it is being read", || bed.asked("/hangs") == 1);
     bed.fleet.kill_hub();
+    assert!(bed.object("hangs")["status"]["lastSuccessfulFetchTime"].is_null());
+    bed.web.reply("/hangs/index.yaml", Reply::text(INDEX));
     bed.web.reply("/failing/index.yaml", fails(502));
     let account = bed.fleet.hub_kubeconfig();
     bed.fleet.start_hub_in(&account, &[], &[COMPRESSED, LOUD]);
+    bed.stands("hangs", HEALTHY, Status::Current);
+    assert_eq!(bed.offers("hangs"), ["web: 1.0.0"]);
+    bed.fleet.kubectl("hub", "delete addonrepo hangs");
     failures(bed, 5);
     let stalled =
         "Ready=False/RetriesExceeded Synced=False/SyncFailed Stalled=True/RetriesExceeded";

@@ -19,8 +19,10 @@ const LONGEST: usize = 1024 * 1024;
 const BUFFER: usize = 64 * 1024;
 /// How deep the YAML parser goes by itself; the index stops earlier.
 const DEEPEST: usize = 128;
-/// Most references in one document, and most scalars that are remembered for them.
+/// Most references in one document.
 const REFERENCES: usize = 1000;
+/// Most characters of the scalars that are remembered for them.
+const REMEMBERED: usize = 256 * 1024;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Feeds a document to an index.
@@ -67,8 +69,8 @@ fn yaml(document: impl Read, index: &mut Index<'_>) -> Result<(), Trouble> {
         block_nesting_limit: DEEPEST,
     };
     let parser = Parser::new_from_fallible_iter_with_options(chars, options);
-    let mut scalars = HashMap::new();
-    let mut references = 0;
+    let mut scalars: HashMap<usize, (String, ScalarStyle)> = HashMap::new();
+    let (mut references, mut remembered) = (0, 0);
     for event in parser {
         let (event, _) = event.map_err(|error| Trouble::NoIndex(explain(&error)))?;
         stretch.set(0);
@@ -79,7 +81,10 @@ fn yaml(document: impl Read, index: &mut Index<'_>) -> Result<(), Trouble> {
             Event::Scalar(text, style, anchor, _) => {
                 index.take(scalar(text, *style))?;
                 if *anchor != 0 && scalars.len() < REFERENCES {
-                    scalars.insert(*anchor, (text.chars().take(BUFFER).collect(), *style));
+                    remembered += text.len();
+                    if remembered <= REMEMBERED {
+                        scalars.insert(*anchor, (text.to_string(), *style));
+                    }
                 }
             }
             Event::Alias(anchor) => {
@@ -88,8 +93,8 @@ fn yaml(document: impl Read, index: &mut Index<'_>) -> Result<(), Trouble> {
                     let message = format!("it has more than {REFERENCES} references");
                     return Err(Trouble::NoIndex(message));
                 }
-                let known: Option<&(String, ScalarStyle)> = scalars.get(anchor);
-                let piece = known.map(|(text, style)| scalar(text, *style));
+                let piece = scalars.get(anchor);
+                let piece = piece.map(|(text, style)| scalar(text, *style));
                 index.take(piece.unwrap_or(Piece::Unknown))?;
             }
             _ => {}

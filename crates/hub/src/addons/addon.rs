@@ -187,7 +187,7 @@ impl AddonActor {
         chosen: &Chosen,
     ) -> Result<Result<(), Outcome>, ApiError> {
         let helm = match self.renderer.version().await {
-            Ok(version) => version.to_owned(),
+            Ok(version) => version,
             Err(error) => return Ok(Err(failed(&error))),
         };
         let wish = match self.wish(live, known, chosen).await? {

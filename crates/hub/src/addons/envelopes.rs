@@ -296,15 +296,11 @@ async fn write_one(
     object: serde_json::Value,
     listed: &RenderedEnvelope,
 ) -> Result<(), ApiError> {
-    let kind = resource(listed);
     let mut object: DynamicObject = serde_json::from_value(object).map_err(|error| {
         ApiError::Rejected(format!("envelope {} can't be made: {error}", listed.name))
     })?;
-    let namespace = listed.namespace.as_deref();
-    let known = actor
-        .world
-        .addons
-        .envelope(namespace.is_some(), &key_of(listed));
+    let namespaced = listed.namespace.is_some();
+    let known = actor.world.addons.envelope(namespaced, &key_of(listed));
     // Written before the hub died, or before another one of them could not be.
     let is_marked = |meta: &Arc<Meta>| {
         let marks = [labels::ADDON_RENDER, labels::ADDON_PARTS];
@@ -315,15 +311,36 @@ async fn write_one(
     if known.as_ref().is_some_and(is_marked) && holds(actor, addon, listed).await? {
         return Ok(());
     }
-    let version = known.as_ref().and_then(|known| known.resource_version());
-    let written = match version {
-        Some(version) => {
-            object.metadata.resource_version = Some(version);
-            actor.writer.replace_dyn(&kind, &object).await
-        }
-        None => actor.writer.create_dyn(&kind, &object).await,
-    };
-    let live = match written {
+    object.metadata.resource_version = known.and_then(|known| known.resource_version());
+    let live = store(actor, addon, object, listed).await?;
+    let digest = content(&live.data);
+    if let Some(version) = live.resource_version() {
+        actor.seen.put(&addon.name_any(), listed, &version, digest);
+    }
+    actor.world.addons.envelope_written(namespaced, &live);
+    if digest.is(&listed.digest) {
+        return Ok(());
+    }
+    // It would be written again and again.
+    Err(ApiError::Rejected(format!(
+        "{} {} is not stored as it was sent: something on the hub changes it, such as an admission policy",
+        kind_of(listed).kind,
+        key_of(listed)
+    )))
+}
+
+/// Replaces the version that the envelope names, or creates it.
+async fn store(
+    actor: &AddonActor,
+    addon: &Addon,
+    mut object: DynamicObject,
+    listed: &RenderedEnvelope,
+) -> Result<DynamicObject, ApiError> {
+    let (kind, namespace) = (resource(listed), listed.namespace.as_deref());
+    if object.metadata.resource_version.is_some() {
+        return actor.writer.replace_dyn(&kind, &object).await;
+    }
+    match actor.writer.create_dyn(&kind, &object).await {
         // Ours without its label, or made a moment ago; somebody else's is left alone.
         Err(ApiError::AlreadyExists(message)) => {
             let live = actor.writer.get_dyn(&kind, namespace, &listed.name).await?;
@@ -332,27 +349,10 @@ async fn write_one(
                 return Err(ApiError::Conflict(message));
             };
             object.metadata.resource_version = live.resource_version();
-            actor.writer.replace_dyn(&kind, &object).await?
+            actor.writer.replace_dyn(&kind, &object).await
         }
-        other => other?,
-    };
-    let digest = content(&live.data);
-    if let Some(version) = live.resource_version() {
-        actor.seen.put(&addon.name_any(), listed, &version, digest);
+        other => other,
     }
-    actor
-        .world
-        .addons
-        .envelope_written(namespace.is_some(), &live);
-    if digest.is(&listed.digest) {
-        return Ok(());
-    }
-    // It would be written again and again.
-    Err(ApiError::Rejected(format!(
-        "{} {} is not stored as it was sent: something on the hub changes it, such as an admission policy",
-        kind.kind,
-        key_of(listed)
-    )))
 }
 
 /// Removes the Addon's envelopes that are not listed: what is left over of renders before.

@@ -11,7 +11,7 @@ use windlass_addons::archive::{self, Archive};
 use windlass_addons::manifests::{Content, KindScope};
 use windlass_addons::pack::{Envelope, Rules, pack};
 use windlass_addons::placed::{Outcome, Placed, Why};
-use windlass_addons::render::RenderRequest;
+use windlass_addons::render::{RenderError, RenderRequest};
 use windlass_addons::{Fault, Source};
 use windlass_api::addon::{Addon, AddonStatus, RenderedEnvelope};
 use windlass_cluster::{ApiError, ObjectKey};
@@ -90,6 +90,9 @@ pub(super) struct Turns {
 /// How many archives are in memory at once, all in all.
 const ARCHIVES: usize = 16;
 
+/// How many repositories may have a semaphore here although nobody fetches from them.
+const REMEMBERED: usize = 1000;
+
 impl Default for Turns {
     fn default() -> Self {
         Self {
@@ -101,6 +104,10 @@ impl Default for Turns {
 
 impl Turns {
     fn of(&self, repository: &str) -> Arc<Semaphore> {
+        // Names of repositories that are gone.
+        if self.of.len() > REMEMBERED {
+            self.of.retain(|_, turns| Arc::strong_count(turns) > 1);
+        }
         let turns = self.of.entry(repository.to_owned());
         Arc::clone(&turns.or_insert_with(|| Arc::new(Semaphore::new(FETCHES))))
     }
@@ -189,51 +196,17 @@ pub(super) async fn make(
 ) -> Result<Result<Made, Outcome>, ApiError> {
     let chart_digest = chart_digest(chosen, archive);
     let request = request(addon, chart_digest.clone());
-    let kinds: HashMap<(String, String), KindScope> = actor
-        .discovery
-        .preferred()
-        .await?
-        .into_iter()
-        .map(|known| {
-            let scope = if known.namespaced {
-                KindScope::Namespaced
-            } else {
-                KindScope::Cluster
-            };
-            ((known.resource.group, known.resource.kind), scope)
-        })
-        .collect();
-    let scope_of =
-        |group: &str, kind: &str| kinds.get(&(group.to_owned(), kind.to_owned())).copied();
-    // Of the first one only the digest is kept: a render may be large.
-    let first = match actor
-        .renderer
-        .render(&request, &archive.bytes, &scope_of)
-        .await
-    {
-        Ok(rendered) => rendered.digest(),
+    let (content, is_reproducible) = match twice(actor, &request, archive).await? {
+        Ok(found) => found,
         Err(error) => return Ok(Err(failed(&error))),
     };
-    let rendered = match actor
-        .renderer
-        .render(&request, &archive.bytes, &scope_of)
-        .await
-    {
-        Ok(rendered) => rendered,
-        Err(error) => return Ok(Err(failed(&error))),
-    };
-    let is_reproducible = rendered.digest() == first;
+    let counts = content.counts();
     let Content {
         objects,
         mut skipped_hooks,
         mut assumed,
         namespace,
-    } = rendered.content;
-    let mut counts = BTreeMap::new();
-    for object in &objects {
-        let kind = object["kind"].as_str().unwrap_or_default();
-        *counts.entry(kind.to_owned()).or_insert(0) += 1;
-    }
+    } = content;
     let rules = Rules {
         refuses: &|object| actor.filter.refuses_enveloped(object),
         is_reserved: &|namespace| actor.filter.is_reserved(namespace),
@@ -258,6 +231,38 @@ pub(super) async fn make(
         assumed,
         namespace,
         is_reproducible,
+    }))
+}
+
+/// What a chart renders to, and whether it does so each time.
+async fn twice(
+    actor: &AddonActor,
+    request: &RenderRequest,
+    archive: &Archive,
+) -> Result<Result<(Content, bool), RenderError>, ApiError> {
+    let kinds = actor.discovery.preferred().await?;
+    let kinds: HashMap<(String, String), KindScope> = kinds
+        .into_iter()
+        .map(|known| {
+            let scope = if known.namespaced {
+                KindScope::Namespaced
+            } else {
+                KindScope::Cluster
+            };
+            ((known.resource.group, known.resource.kind), scope)
+        })
+        .collect();
+    let scope_of =
+        |group: &str, kind: &str| kinds.get(&(group.to_owned(), kind.to_owned())).copied();
+    let render = || actor.renderer.render(request, &archive.bytes, &scope_of);
+    // Of the first one only the digest is kept: a render may be large.
+    let first = match render().await {
+        Ok(rendered) => rendered.digest(),
+        Err(error) => return Ok(Err(error)),
+    };
+    Ok(render().await.map(|rendered| {
+        let is_reproducible = rendered.digest() == first;
+        (rendered.content, is_reproducible)
     }))
 }
 

@@ -291,9 +291,14 @@ impl Wanted {
         self.lock().asked.remove(addon);
     }
 
-    /// Whether somebody has asked since the last time.
-    pub(crate) fn take(&self, repository: &str) -> bool {
-        self.lock().repositories.remove(repository)
+    /// Whether somebody has asked since it was read.
+    pub(crate) fn is(&self, repository: &str) -> bool {
+        self.lock().repositories.contains(repository)
+    }
+
+    /// It is about to be read, or is gone.
+    pub(crate) fn read(&self, repository: &str) {
+        self.lock().repositories.remove(repository);
     }
 
     /// The hub is about to take an AddonChart away.

@@ -70,6 +70,7 @@ impl RepositoryActor {
         else {
             // The API server collects the AddonCharts, for they are owned.
             self.last().remove(name);
+            caches.wanted().read(name);
             return Ok(Next::Event);
         };
         let (source, config, credentials) =
@@ -96,10 +97,13 @@ impl RepositoryActor {
             sync_request: request.map(String::as_str),
             attempt: Attempt::None,
         };
-        let wanted = source.is_some() && !inputs.suspended && caches.wanted().take(name);
+        // One that fails is read again when it is due, and in full.
+        let fails = current.consecutive_fetch_failures.unwrap_or_default() > 0;
+        let wanted = !inputs.suspended && !fails && caches.wanted().is(name);
         let forced =
             request.is_some_and(|at| current.last_handled_sync_request.as_ref() != Some(at));
         if let Some(source) = source.filter(|_| wanted || inputs.should_attempt()) {
+            caches.wanted().read(name);
             inputs.attempt = self.attempt(&repository, &source, forced).await;
             inputs.now = clock::now();
         }
@@ -121,30 +125,8 @@ impl RepositoryActor {
         source: &Source,
         forced: bool,
     ) -> Attempt {
-        let caches = &self.world.addons;
-        let name = repository.name_any();
-        let in_use = caches.in_use(&name);
-        let last = self.last().get(&name).cloned();
-        let charts = catalogue::digest(caches, &name);
-        let is_edited = last.as_ref().is_some_and(|last| last.charts != charts);
-        // What the AddonCharts should say is known no more if any of these is not as it was.
-        let stands = last.filter(|last| {
-            last.source == source.digest && last.in_use == in_use && last.charts == charts
-        });
-        let fetched = repository
-            .status
-            .as_ref()
-            .and_then(|status| status.fetched_spec_digest.as_deref());
-        let is_same = fetched.is_some_and(|fetched| source.digest.is(fetched));
-        let before = Before {
-            validators: stands.and_then(|last| last.validators).filter(|_| !forced),
-            // Digests of another place are none of this one's, and those that somebody wrote are nobody's.
-            tags: if forced || is_edited || !is_same {
-                KnownTags::new()
-            } else {
-                catalogue::tags(caches, &name)
-            },
-        };
+        let in_use = self.world.addons.in_use(&repository.name_any());
+        let before = self.before(repository, source, &in_use, forced);
         let reading = windlass_addons::read(source, &in_use, &before).await;
         let (catalogue, validators) = match reading {
             Err(failure) => {
@@ -166,33 +148,58 @@ impl RepositoryActor {
             charts: catalogue.charts.len(),
             skipped: catalogue.skipped,
         });
+        let (caches, name) = (&self.world.addons, repository.name_any());
         let written = catalogue::write(caches, &self.writer, repository, &catalogue, &in_use).await;
-        match written {
+        let catalogue = match written {
             Ok(()) => {
-                let charts = catalogue::digest(caches, &name);
                 let last = Last {
                     source: source.digest,
                     in_use,
-                    charts,
+                    charts: catalogue::digest(caches, &name),
                     validators,
                 };
                 self.last().insert(name, last);
-                Attempt::Read {
-                    found,
-                    catalogue: Ok(()),
-                }
+                Ok(())
             }
             Err(error) => {
                 self.last().remove(&name);
-                let message = format!(
+                Err(format!(
                     "The AddonCharts could not all be written: {}",
                     error.message()
-                );
-                Attempt::Read {
-                    found,
-                    catalogue: Err(message),
-                }
+                ))
             }
+        };
+        Attempt::Read { found, catalogue }
+    }
+
+    /// What the next reading may take from those before: all of it is asked anew if an attempt is forced, or if
+    /// what the AddonCharts should say is known no more.
+    fn before(
+        &self,
+        repository: &AddonRepository,
+        source: &Source,
+        in_use: &InUse,
+        forced: bool,
+    ) -> Before {
+        let caches = &self.world.addons;
+        let name = repository.name_any();
+        let last = self.last().get(&name).cloned();
+        let charts = catalogue::digest(caches, &name);
+        let is_edited = last.as_ref().is_some_and(|last| last.charts != charts);
+        let stands = last.filter(|last| {
+            last.source == source.digest && last.in_use == *in_use && last.charts == charts
+        });
+        let status = repository.status.as_ref();
+        let fetched = status.and_then(|status| status.fetched_spec_digest.as_deref());
+        let is_same = fetched.is_some_and(|fetched| source.digest.is(fetched));
+        Before {
+            validators: stands.and_then(|last| last.validators).filter(|_| !forced),
+            // Digests of another place are none of this one's, and those that somebody wrote are nobody's.
+            tags: if forced || is_edited || !is_same {
+                KnownTags::new()
+            } else {
+                catalogue::tags(caches, &name)
+            },
         }
     }
 
