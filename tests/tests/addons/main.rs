@@ -11,6 +11,7 @@ mod bounds;
 mod deaths;
 mod demo;
 mod outage;
+mod pull;
 mod trouble;
 mod versions;
 
@@ -30,6 +31,7 @@ fn addons_live_on_a_real_fleet() {
     bounds::a_placement_of_the_users_own(&bed);
     bounds::what_is_not_its_own_is_left_alone(&bed);
     bounds::edited_envelopes_are_restored(&bed);
+    pull::an_agent_gets_it_too(&bed);
     outage::a_stale_catalogue_disturbs_nothing(&bed);
     demo::nothing_moves_without_a_reason(&mut bed);
     outage::deletion_needs_no_repository(&bed);
