@@ -368,10 +368,19 @@ fn custom_resources() {
             "one of Kubernetes' own",
             "apiregistration.k8s.io/v1",
             "APIService",
-            unavailable,
+            unavailable.clone(),
             Current,
             "",
             None,
+        ),
+        (
+            "from a CRD, whatever its group ends in",
+            "gateway.networking.k8s.io/v1",
+            "Gateway",
+            unavailable,
+            InProgress,
+            "R",
+            Some(NotAvailable),
         ),
     ]);
 }
