@@ -265,10 +265,14 @@ impl Renderer {
         let arguments = ["version", "--template", "{{.Version}}"].map(OsString::from);
         let ended = self.run(helm, &arguments, &scratch).await?;
         let said = String::from_utf8_lossy(&ended.stdout).trim().to_owned();
-        let known = ["v3.", "v4."].iter().any(|major| said.starts_with(major));
+        let version = semver::Version::parse(said.trim_start_matches('v')).ok();
+        let known = version.is_some_and(|version| {
+            let is_known = version.major == 3 && version.minor >= 16 || version.major == 4;
+            is_known && said.starts_with('v')
+        });
         if !ended.status.success() || !known || said.len() > 64 {
             let what = format!(
-                "{} is no Helm 3 or 4: `helm version` ended with {}",
+                "{} is no Helm 3.16 or later: `helm version` ended with {}",
                 helm.display(),
                 ended.status
             );
@@ -329,7 +333,12 @@ fn arguments(
     };
     let values = scratch.write("values.json", values.as_bytes())?;
     let flag = |name: &str, value: &str| OsString::from(format!("--{name}={value}"));
-    let mut arguments = vec!["template".into(), "--include-crds".into()];
+    let mut arguments = vec![
+        "template".into(),
+        "--include-crds".into(),
+        // To check values, Helm fetches whatever url or file a chart's schema refers to.
+        "--skip-schema-validation".into(),
+    ];
     arguments.push(flag("namespace", &request.namespace));
     arguments.extend(["--values".into(), values.into_os_string()]);
     if let Some(version) = &request.kubernetes_version {
@@ -367,7 +376,7 @@ fn find(chosen: Option<&Path>, path: Option<OsString>) -> Result<(PathBuf, File)
         return match std::path::absolute(helm).ok().and_then(program) {
             Some(found) => Ok(found),
             None => missing(format!(
-                "{} is no program that can be run; --helm-binary has to name Helm 3 or 4",
+                "{} is no program that can be run; --helm-binary has to name Helm 3.16 or later",
                 helm.display()
             )),
         };
@@ -379,7 +388,7 @@ fn find(chosen: Option<&Path>, path: Option<OsString>) -> Result<(PathBuf, File)
     match candidates.find_map(program) {
         Some(found) => Ok(found),
         None => missing(
-            "there is no Helm where the hub runs: install Helm 3 or 4 there as `helm` in PATH, or start the hub \
+            "there is no Helm where the hub runs: install Helm 3.16 or later there as `helm` in PATH, or start the hub \
              with --helm-binary=/path/to/helm"
                 .to_owned(),
         ),

@@ -80,11 +80,10 @@ fn yaml(document: impl Read, index: &mut Index<'_>) -> Result<(), Trouble> {
             Event::MappingEnd | Event::SequenceEnd => index.take(Piece::End)?,
             Event::Scalar(text, style, anchor, _) => {
                 index.take(scalar(text, *style))?;
-                if *anchor != 0 && scalars.len() < REFERENCES {
+                let fits = remembered + text.len() <= REMEMBERED && scalars.len() < REFERENCES;
+                if *anchor != 0 && fits {
                     remembered += text.len();
-                    if remembered <= REMEMBERED {
-                        scalars.insert(*anchor, (text.to_string(), *style));
-                    }
+                    scalars.insert(*anchor, (text.to_string(), *style));
                 }
             }
             Event::Alias(anchor) => {

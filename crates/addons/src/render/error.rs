@@ -8,7 +8,7 @@ pub(crate) const LONGEST: usize = 1024;
 pub enum RenderFault {
     /// There is no Helm where it was looked for.
     HelmNotFound,
-    /// What is there is no Helm 3 or 4, or does not answer.
+    /// What is there is no Helm 3.16 or later (3 and 4), or does not answer.
     HelmNotUsable,
     /// A release name, namespace or version that can't be given to Helm.
     InvalidRequest,

@@ -114,7 +114,7 @@ impl Bed {
         let version = if script.starts_with("echo v") {
             script
         } else {
-            "echo v3.0.0"
+            "echo v3.16.0"
         };
         let text =
             format!("#!/bin/sh\nif [ \"$1\" = version ]; then {version}; exit; fi\n{script}\n");

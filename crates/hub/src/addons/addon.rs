@@ -324,7 +324,10 @@ impl AddonActor {
             },
         };
         let made = making::make(self, addon, chosen, &held.archive, helm, digest).await?;
-        if let Err(Outcome::Refused(why)) = &made {
+        // A Helm that was away for a moment says nothing about the chart.
+        if let Err(Outcome::Refused(why)) = &made
+            && !["HelmNotFound", "HelmNotUsable"].contains(&why.reason)
+        {
             self.refused().insert(name, (digest, why.clone()));
         }
         Ok(made)

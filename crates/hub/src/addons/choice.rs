@@ -174,7 +174,16 @@ fn why_not(
         );
         return Outcome::Refused(Why::new("ChartNotFound", message));
     }
-    Outcome::Refused(Why::new("VersionNotFound", error.to_string()))
+    let mut message = error.to_string();
+    if let (ChoiceError::NoMatch(..), Some(omitted)) =
+        (error, chart.and_then(|chart| chart.spec.omitted_versions))
+    {
+        message = format!(
+            "{message}; of what the AddonChart lists, that is: it leaves out {omitted} older versions. Name one exactly \
+             as the repository spells it, or raise spec.maxVersions of AddonRepository {name}"
+        );
+    }
+    Outcome::Refused(Why::new("VersionNotFound", message))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use windlass_addons::archive::{self, Archive};
 use windlass_addons::manifests::{Content, KindScope};
 use windlass_addons::pack::{Envelope, Rules, pack};
 use windlass_addons::placed::{Outcome, Placed, Why};
-use windlass_addons::render::{RenderError, RenderRequest};
+use windlass_addons::render::{RenderError, RenderFault, RenderRequest};
 use windlass_addons::{Fault, Source};
 use windlass_api::addon::{Addon, AddonStatus, RenderedEnvelope};
 use windlass_cluster::{ApiError, ObjectKey};
@@ -196,7 +196,7 @@ pub(super) async fn make(
 ) -> Result<Result<Made, Outcome>, ApiError> {
     let chart_digest = chart_digest(chosen, archive);
     let request = request(addon, chart_digest.clone());
-    let (content, is_reproducible) = match twice(actor, &request, archive).await? {
+    let (content, is_reproducible) = match twice(actor, &request, archive, helm).await? {
         Ok(found) => found,
         Err(error) => return Ok(Err(failed(&error))),
     };
@@ -239,6 +239,7 @@ async fn twice(
     actor: &AddonActor,
     request: &RenderRequest,
     archive: &Archive,
+    helm: &str,
 ) -> Result<Result<(Content, bool), RenderError>, ApiError> {
     let kinds = actor.discovery.preferred().await?;
     let kinds: HashMap<(String, String), KindScope> = kinds
@@ -256,13 +257,18 @@ async fn twice(
         |group: &str, kind: &str| kinds.get(&(group.to_owned(), kind.to_owned())).copied();
     let render = || actor.renderer.render(request, &archive.bytes, &scope_of);
     // Of the first one only the digest is kept: a render may be large.
-    let first = match render().await {
-        Ok(rendered) => rendered.digest(),
+    let (first, by) = match render().await {
+        Ok(rendered) => (rendered.digest(), rendered.helm_version),
         Err(error) => return Ok(Err(error)),
     };
-    Ok(render().await.map(|rendered| {
+    Ok(render().await.and_then(|rendered| {
+        // It would be filed under the digest of another Helm's.
+        if by != helm || rendered.helm_version != helm {
+            let what = "Helm was replaced while the chart was rendered; it is tried again";
+            return Err(RenderError::new(RenderFault::HelmFailed, what));
+        }
         let is_reproducible = rendered.digest() == first;
-        (rendered.content, is_reproducible)
+        Ok((rendered.content, is_reproducible))
     }))
 }
 

@@ -164,7 +164,8 @@ pub(super) fn settle(
             settled.push(manifest);
             continue;
         };
-        if renders.hidden && is_owned(&manifest) {
+        // Those in a namespace never take what is an Addon's.
+        if renders.hidden && placement.namespace.is_empty() && is_owned(&manifest) {
             return Err(SelectError::Unwritten(format!(
                 "{} is Addon {addon}'s, and what is placed of it can't be said without the right to list addons",
                 manifest.id
@@ -478,6 +479,10 @@ mod tests {
     fn who_may_not_see_addons_is_told_nothing_of_them() {
         let owned = vec![envelope("a", Some("web"), "1")];
         assert!(settle(&ObjectKey::cluster("addon-web"), owned, &Renders::hidden()).is_err());
+        let owned = vec![envelope("a", Some("web"), "1")];
+        let key = ObjectKey::namespaced("team", "p");
+        let settled = settle(&key, owned, &Renders::hidden());
+        assert!(settled.is_ok_and(|settled| settled.is_empty()));
         let own = vec![envelope("own", None, "1")];
         assert!(settle(&ObjectKey::cluster("addon-web"), own, &Renders::hidden()).is_ok());
     }
