@@ -258,6 +258,7 @@ impl Hub {
         );
         self.lead.leads().await;
         self.members.lead();
+        self.world.addons.lead();
         self.world.observer.lead();
         workers.extend(
             (0..OVERRIDE_WORKERS).map(|_| clock::spawn("overrides", self.overrides.clone().work())),

@@ -127,6 +127,12 @@ impl AddonCaches {
         }
     }
 
+    /// Call it when this process begins to lead: what another one took away meanwhile was no loss, and is no
+    /// reason to read a repository before its day.
+    pub fn lead(&self) {
+        self.wanted.lock().repositories.clear();
+    }
+
     /// Waits until every watch has delivered its first list.
     pub async fn wait_synced(&self) {
         futures::join!(
